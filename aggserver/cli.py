@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str]) -> int:
     remark = ""
     if argv[:1] == [_STAND_IN]:
-        from aggserver.envtest_command import kube_apiserver
+        from aggserver.commands.envtest import kube_apiserver
 
         argv, remark = kube_apiserver.translate(argv[1:], os.environ)
     options = parse(argv, os.environ)
@@ -74,23 +74,23 @@ def _run(argv: Sequence[str]) -> int:
         print(script(options.shell))
         return 0
     if options.command == "cel":
-        from aggserver.cel_command import command
+        from aggserver.commands.cel import command
 
         return int(not command.run(options, _say))
     if options.command == "convert":
-        from aggserver.convert_command import command as convert
+        from aggserver.commands.convert import command as convert
 
         return int(not convert.run(options, _say))
     if options.command == "envtest":
-        from aggserver.envtest_command import command as envtest
+        from aggserver.commands.envtest import command as envtest
 
         envtest.run(options, aggserver.__version__, _say)
         return 0
     if options.command in ADOPT:
         import asyncio
 
-        from aggserver.adopt_command import command as adopt
         from aggserver.app.storage import open_host_etcd
+        from aggserver.commands.adopt import command as adopt
 
         return int(not asyncio.run(adopt.run(options, aggserver.__version__, _say, open_host_etcd)))
     from aggserver.app.logs import log_to
@@ -169,14 +169,14 @@ def _storage(options: Options) -> int:
 
 async def _check_etcd(options: Options) -> str:
     from aggserver.app.storage import data_folder, open_storage
-    from aggserver.registry.stored import make_decodable
+    from aggserver.app.stored_values import decode
     from aggserver.storage import etcd_maintenance as maintenance
 
     storage = await open_storage(options)
     try:
         if options.repair:
-            return await maintenance.repair(storage, make_decodable, _progress, data_folder(options.data))
-        return await maintenance.check(storage, make_decodable, _progress)
+            return await maintenance.repair(storage, decode, _progress, data_folder(options.data))
+        return await maintenance.check(storage, decode, _progress)
     finally:
         await storage.close()
 

@@ -234,7 +234,7 @@ def _is_alive(pid: int) -> bool:
 # Nothing of these is needed before a request asks for it: rules, other clusters, what talks to them, other storages.
 NOT_AT_START = (
     *("aggserver.cel", "aggserver.schema.compiled_rules", "aggserver.schema.rule_validation", "aggserver.schema.rule_costs"),
-    *("aggserver.storage.etcd", "aggserver.standalone.download", "aggserver.standalone.pod_runner"),
+    *("aggserver.storage.etcd", "aggserver.standalone.download", "aggserver.controllers.pods.runner"),
     "aggserver.kinds.services",
     *("aggserver.authorization.rbac", "aggserver.authorization.bootstrap"),
     *("aggserver.authentication.account_tokens", "aggserver.authentication.jws", "aggserver.standalone.tokens"),

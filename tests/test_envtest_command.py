@@ -20,8 +20,8 @@ import pytest
 import yaml
 
 from aggserver.cli import main
-from aggserver.envtest_command import flags, kube_apiserver
-from aggserver.envtest_command.programs import MARK, Origin, texts
+from aggserver.commands.envtest import flags, kube_apiserver
+from aggserver.commands.envtest.programs import MARK, Origin, texts
 from aggserver.options import parse
 from aggserver.options.table import DEV, FLAGS
 from tests.command import run
@@ -79,7 +79,7 @@ FLAG_CASES: dict[str, tuple[list[str], dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("arguments", "given"), FLAG_CASES.values(), ids=FLAG_CASES)
 def test_flags(arguments: list[str], given: dict[str, Any]) -> None:
-    assert flags.read(arguments) == flags.Given(**NOTHING | given)
+    assert flags.read(arguments) == flags.GivenFlags(**NOTHING | given)
 
 
 def test_the_flags_that_are_passed_on_are_options_of_dev() -> None:

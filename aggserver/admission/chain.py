@@ -16,9 +16,12 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from aggserver.authentication.user import UserInfo
 from aggserver.merge.atom import DEDUCED, Atom
+from aggserver.merge.kinds import of_type
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
+from aggserver.scheme.decoding import decode_error
+from aggserver.scheme.types import lookup
 
 __all__ = [
     "CREATE",
@@ -28,9 +31,9 @@ __all__ = [
     "BoundChain",
     "Chain",
     "Mutating",
-    "Objects",
     "OneVersion",
     "Reinvocation",
+    "ResourceObjects",
     "Selective",
     "Target",
     "Validating",
@@ -57,7 +60,7 @@ class Target(NamedTuple):
         return cls(info.group, info.version, info.resource, attributes.object_version, attributes.kind)
 
 
-class Objects(Protocol):
+class ResourceObjects(Protocol):
     """What plugins need to know of the objects of a resource: its versions, and the rules of each."""
 
     def equivalents(self, subresource: str) -> Sequence[Target]:
@@ -75,12 +78,19 @@ class Objects(Protocol):
         Raises ValueError, with the text of Go's decoder, for an object that is not of that type, and StatusError.
         """
 
+    def accept_of_policy(self, obj: JSONObject, api_version: str) -> None:
+        """The same of what a policy has made for a request in a version. Raises ValueError also where upstream can't do it."""
+
 
 class OneVersion:
-    """Objects of a resource with one version. accept: see `Objects.accept`."""
+    """Objects of a resource with one version.
 
-    def __init__(self, accept: Callable[[JSONObject], object] = lambda obj: None) -> None:
+    accept: see `ResourceObjects.accept`. type_name: in the tables of `scheme/`; '' if none.
+    """
+
+    def __init__(self, accept: Callable[[JSONObject], object] = lambda obj: None, type_name: str = "") -> None:
         self._accept = accept
+        self._type_name = type_name
 
     def equivalents(self, subresource: str) -> Sequence[Target]:
         return ()
@@ -91,10 +101,15 @@ class OneVersion:
         raise StatusError(500, "", f"there is no conversion from {obj.get('apiVersion')} to {api_version}")
 
     def type_of(self, target: Target) -> Atom:
-        return DEDUCED
+        return of_type(self._type_name) if self._type_name else DEDUCED
 
     def accept(self, obj: JSONObject) -> None:
+        if self._type_name and (why := decode_error(obj, lookup(self._type_name))):
+            raise ValueError(why)
         self._accept(obj)
+
+    def accept_of_policy(self, obj: JSONObject, api_version: str) -> None:
+        self.accept(obj)
 
 
 _ONE_VERSION = OneVersion()
@@ -135,7 +150,7 @@ class Attributes:
     options: Mapping[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     audit_annotations: dict[str, str] = field(default_factory=dict)
-    objects: Objects = _ONE_VERSION
+    objects: ResourceObjects = _ONE_VERSION
     deadline: float = math.inf
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
 

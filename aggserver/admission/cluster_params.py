@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from aggserver.admission.cluster_kinds import discovered, resources_of_kind
 from aggserver.admission.followed import Followed, group_path
-from aggserver.admission.sources import Collection, Params, param_kinds
+from aggserver.admission.sources import Collection, StoredParams, param_kinds
 from aggserver.cluster import Cluster
 from aggserver.cluster.pacing import Sleep
 from aggserver.meta.errors import qualified
@@ -48,7 +48,7 @@ class ClusterParams:
         self._policies = tuple(policies)
         self._wait_seconds = wait_seconds
         self._sleep = sleep
-        self._params: dict[tuple[str, str], tuple[Params, Followed, asyncio.Task[None]]] = {}
+        self._params: dict[tuple[str, str], tuple[StoredParams, Followed, asyncio.Task[None]]] = {}
 
     async def run(self) -> None:
         try:
@@ -61,7 +61,7 @@ class ClusterParams:
                 task.cancel()
             self._params.clear()
 
-    async def find(self, api_version: str, kind: str) -> Params | None:
+    async def find(self, api_version: str, kind: str) -> StoredParams | None:
         """None if the cluster does not serve the kind."""
         key = (api_version, kind)
         if key not in self._params or self._params[key][2].done():
@@ -81,8 +81,8 @@ class ClusterParams:
         troubles = [text for _, followed, _ in self._params.values() if (text := followed.trouble())]
         return f"params of policies: {'; '.join(troubles)}" if troubles else None
 
-    def _follow(self, api_version: str, kind: str) -> tuple[Params, Followed, asyncio.Task[None]]:
-        params = Params()
+    def _follow(self, api_version: str, kind: str) -> tuple[StoredParams, Followed, asyncio.Task[None]]:
+        params = StoredParams()
         group, version = parse_group_version(api_version)
 
         async def locate() -> str | None:

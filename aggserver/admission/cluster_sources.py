@@ -8,6 +8,8 @@ Source: k8s.io/apiserver pkg/admission/handler.go (WaitForReady), pkg/admission/
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
@@ -23,8 +25,8 @@ from aggserver.meta.json_types import JSONObject
 
 __all__ = ["GUARD_LABEL", "ClusterSources", "Readiness"]
 
-# On a webhook configuration by which an aggserver keeps writes away from the host (adoption/guard.py). It concerns requests that
-# kube-apiserver serves itself; here it would refuse every write of the resources that have moved to this server.
+# On a webhook configuration by which an aggserver keeps writes away from the host (adoption/switch/guard.py). It concerns
+# requests that kube-apiserver serves itself; here it would refuse every write of the resources that have moved to this server.
 GUARD_LABEL = "aggserver.io/guard"
 
 # How long a write waits for the first lists.
@@ -34,7 +36,7 @@ DISCOVERY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class FollowedResource:
     """A resource of the cluster. versions: those understood, the preferred one first; if it is only one, it must be served.
 
     selector: of labels; '' for all objects.
@@ -50,15 +52,17 @@ class Resource:
         return f"grant this server's service account {rule} (cluster-access.yaml)"
 
 
-def _registered(resource: str, versions: tuple[str, ...] = ("v1",), selector: str = "") -> Resource:
-    return Resource("admissionregistration.k8s.io", resource, versions, selector)
+def _registered(resource: str, versions: tuple[str, ...] = ("v1",), selector: str = "") -> FollowedResource:
+    return FollowedResource("admissionregistration.k8s.io", resource, versions, selector)
 
 
-def _policy(resource: str) -> Resource:
+def _policy(resource: str) -> FollowedResource:
     return _registered(resource, ("v1", "v1beta1", "v1alpha1"))
 
 
-def _follow(cluster: Cluster, resource: Resource, collection: Collection, sleep: Sleep) -> Followed:
+def _follow(
+    cluster: Cluster, resource: FollowedResource, collection: Collection, sleep: Sleep, clock: Callable[[], float]
+) -> Followed:
     return Followed(
         cluster,
         qualified(resource.resource, resource.group),
@@ -68,10 +72,11 @@ def _follow(cluster: Cluster, resource: Resource, collection: Collection, sleep:
         grant=resource.grant(),
         recheck_seconds=DISCOVERY_SECONDS,
         sleep=sleep,
+        clock=clock,
     )
 
 
-async def _locate(cluster: Cluster, wanted: Resource) -> str | None:
+async def _locate(cluster: Cluster, wanted: FollowedResource) -> str | None:
     """The path of the preferred version that the cluster serves."""
     if len(wanted.versions) == 1:
         return f"{group_path(wanted.group, wanted.versions[0])}/{wanted.resource}"
@@ -94,15 +99,22 @@ class ClusterSources:
     plugins: names of the enabled ones; what none of them needs is not followed, and needs no right.
     """
 
-    def __init__(self, cluster: Cluster, plugins: AbstractSet[str], *, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        plugins: AbstractSet[str],
+        *,
+        sleep: Sleep = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.rules = Sources()
         self.namespaces = Collection()
         self.quotas = Collection()
         rules = self.rules
         validating_webhooks = _registered("validatingwebhookconfigurations", selector=f"{GUARD_LABEL}!=true")
         followed = [
-            ("", Resource("", "namespaces"), self.namespaces),
-            ("ResourceQuota", Resource("", "resourcequotas"), self.quotas),
+            ("", FollowedResource("", "namespaces"), self.namespaces),
+            ("ResourceQuota", FollowedResource("", "resourcequotas"), self.quotas),
             ("MutatingAdmissionWebhook", _registered("mutatingwebhookconfigurations"), rules.mutating_webhooks),
             ("ValidatingAdmissionWebhook", validating_webhooks, rules.validating_webhooks),
             ("MutatingAdmissionPolicy", _policy("mutatingadmissionpolicies"), rules.mutating_policies),
@@ -111,7 +123,7 @@ class ClusterSources:
             ("ValidatingAdmissionPolicy", _policy("validatingadmissionpolicybindings"), rules.validating_policy_bindings),
         ]
         self._followed = [
-            _follow(cluster, resource, collection, sleep)
+            _follow(cluster, resource, collection, sleep, clock)
             for plugin, resource, collection in followed
             if not plugin or plugin in plugins
         ]
@@ -128,7 +140,9 @@ class ClusterSources:
 
     def healthy(self) -> str | None:
         missing = [text for one in self._followed if not one.known.is_set() and (text := one.trouble())]
-        return f"waiting for {'; '.join(missing)}" if missing else None
+        if missing:
+            return f"waiting for {'; '.join(missing)}"
+        return "; ".join(text for one in self._followed if (text := one.stale())) or None
 
     def warning(self) -> str | None:
         """Of watches that have worked before."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
 
 from aggserver.admission.sources import Collection
 from aggserver.cluster import Cluster, ClusterError, Unreachable
+from aggserver.cluster.freshness import Freshness
 from aggserver.cluster.pacing import RECONNECT, Sleep
 from aggserver.cluster.reflector import Reflector, key_of
 from aggserver.meta.json_types import JSONObject
@@ -47,6 +49,7 @@ class Followed:
         recheck_seconds: float,
         selector: str = "",
         sleep: Sleep = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.known = asyncio.Event()
         self._cluster = cluster
@@ -57,6 +60,8 @@ class Followed:
         self._recheck_seconds = recheck_seconds
         self._query = {"labelSelector": selector} if selector else {}
         self._sleep = sleep
+        self._clock = clock
+        self._freshness = Freshness(clock)
         self._trouble = "not listed yet"
         self._gone = asyncio.Event()
         self._first = True  # whether the next state is the first of a reflector
@@ -64,6 +69,11 @@ class Followed:
     def trouble(self) -> str | None:
         """Why it is not being followed now."""
         return f"{self._name}: {self._trouble}" if self._trouble else None
+
+    def stale(self) -> str | None:
+        """Why it was not followed for so long that this server should not be ready."""
+        stale = self._freshness.stale()
+        return f"{self._name}: {stale}: {self._trouble}" if stale else None
 
     async def run(self) -> None:
         pauses = RECONNECT.pauses()
@@ -89,7 +99,9 @@ class Followed:
     async def _reflect(self, path: str) -> None:
         """Until the resource is no longer served at this path."""
         self._gone.clear()
-        reflector = Reflector(self._cluster, path, self._query, self._on_state, self._on_error, sleep=self._sleep)
+        reflector = Reflector(
+            self._cluster, path, self._query, self._on_state, self._on_error, clock=self._clock, sleep=self._sleep
+        )
         reflecting = asyncio.create_task(reflector.run())
         gone = asyncio.create_task(self._gone.wait())
         try:
@@ -102,6 +114,7 @@ class Followed:
             await asyncio.gather(reflecting, gone, return_exceptions=True)
 
     def _on_state(self, objects: Mapping[str, JSONObject], changed: AbstractSet[str]) -> None:
+        self._freshness.heard()
         if self._first:
             self._first = False
             changed = changed | {key_of(obj) for obj in self._collection}
@@ -124,6 +137,7 @@ class Followed:
             self._gone.set()
 
     def _failed(self, error: ClusterError | Unreachable) -> None:
+        self._freshness.failed()
         trouble = str(error)
         if isinstance(error, ClusterError) and error.code == 403:
             trouble = f"{trouble}; {self._grant}"
@@ -133,6 +147,7 @@ class Followed:
             log.warning("watch of %s failed%s: %s", self._name, kept, trouble)
 
     def _recovered(self) -> None:
+        self._freshness.heard()
         if self._trouble:
             self._trouble = ""
             log.info("watch of %s works again", self._name)

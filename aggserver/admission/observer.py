@@ -6,7 +6,6 @@ Source: k8s.io/apiserver pkg/admission/metrics/metrics.go, v0.36.3.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from aggserver.admission.chain import Attributes, Mutating, ObserveStep, Selective, Validating
 from aggserver.meta.json_types import JSONObject
@@ -14,8 +13,11 @@ from aggserver.meta.json_types import JSONObject
 __all__ = ["NOBODY", "AdmissionObserver", "ObservedMutating", "ObservedValidating", "steps"]
 
 
-class AdmissionObserver(Protocol):
-    """kind: `admit` of mutating, `validate` of validating admission, `validating` of its webhooks. operation: as CREATE."""
+class AdmissionObserver:
+    """Does nothing; who wants to know overrides the methods.
+
+    kind: `admit` of mutating, `validate` of validating admission, `validating` of its webhooks. operation: as CREATE.
+    """
 
     def step(self, kind: str, operation: str, seconds: float, *, rejected: bool) -> None:
         """All plugins of one kind have had an object."""
@@ -39,30 +41,7 @@ class AdmissionObserver(Protocol):
         """One of a webhook's matchConditions could not be evaluated."""
 
 
-class _Nobody:
-    def step(self, kind: str, operation: str, seconds: float, *, rejected: bool) -> None:
-        pass
-
-    def controller(self, name: str, kind: str, operation: str, seconds: float, *, rejected: bool) -> None:
-        pass
-
-    def webhook(self, name: str, kind: str, operation: str, seconds: float, code: int, *, rejected: bool) -> None:
-        pass
-
-    def webhook_rejection(self, name: str, kind: str, operation: str, error: str, code: int) -> None:
-        pass
-
-    def webhook_failed_open(self, name: str, kind: str) -> None:
-        pass
-
-    def conditions_excluded(self, name: str, kind: str, operation: str) -> None:
-        pass
-
-    def conditions_failed(self, name: str, kind: str, operation: str) -> None:
-        pass
-
-
-NOBODY: AdmissionObserver = _Nobody()
+NOBODY = AdmissionObserver()
 
 
 def steps(observer: AdmissionObserver, monotonic: Callable[[], float]) -> ObserveStep:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aggserver.merge.patch import MAX_OPERATIONS, InvalidPatch, Operation, apply_json_patch
+from aggserver.merge.patch import MAX_OPERATIONS, InvalidPatch, PatchOperation, apply_json_patch
 from aggserver.meta import codec, versions
 from aggserver.meta.golang import json_kind, to_json
 from aggserver.meta.json_types import JSONObject
@@ -17,7 +17,7 @@ from aggserver.scheme.decoding import type_meta_error, without_kind
 __all__ = ["InvalidPatch", "apply", "parse"]
 
 
-def parse(patch: bytes) -> list[Operation]:
+def parse(patch: bytes) -> list[PatchOperation]:
     """Raises InvalidPatch. Upstream has no limit for the operations of a webhook; ours is that for clients."""
     try:
         given = codec.decode_json(patch)
@@ -32,16 +32,16 @@ def parse(patch: bytes) -> list[Operation]:
     return [_operation(entry) for entry in given]
 
 
-def _operation(entry: Any) -> Operation:
+def _operation(entry: Any) -> PatchOperation:
     """What an operation lacks shows when it is applied."""
     if not isinstance(entry, dict | None):
         raise InvalidPatch(f"json: cannot unmarshal {json_kind(entry)} into Go value of type jsonpatch.Operation")
     members = entry or {}
     op, path, from_path = (value if isinstance(value := members.get(key), str) else None for key in ("op", "path", "from"))
-    return Operation(op or "unknown", path, from_path, members.get("value"))
+    return PatchOperation(op or "unknown", path, from_path, members.get("value"))
 
 
-def apply(obj: JSONObject, operations: Sequence[Operation]) -> JSONObject:
+def apply(obj: JSONObject, operations: Sequence[PatchOperation]) -> JSONObject:
     """The patched object, which shares what the patch leaves alone with `obj`.
 
     Raises ValueError: JsonPatchError, and upstream's text for a result that is no object, or has no kind.

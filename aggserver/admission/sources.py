@@ -14,7 +14,7 @@ from typing import Any
 
 from aggserver.meta.json_types import JSONObject
 
-__all__ = ["Collection", "Params", "Sources", "param_kinds"]
+__all__ = ["Collection", "Sources", "StoredParams", "param_kinds"]
 
 _NONE: Mapping[str, JSONObject] = MappingProxyType({})
 
@@ -78,7 +78,7 @@ class Collection:
         self.generation += 1
 
 
-class Params(Collection):
+class StoredParams(Collection):
     """The objects of a kind. exists: whether the cluster serves it. is_known: whether they were listed."""
 
     __slots__ = ("exists", "is_known", "namespaced")

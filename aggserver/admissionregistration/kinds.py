@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aggserver.admission.chain import Chain
-from aggserver.admissionregistration.strategy import KINDS, Kind, RegistrationStatusStrategy, RegistrationStrategy
+from aggserver.admissionregistration.strategy import KINDS, RegistrationKind, RegistrationStatusStrategy, RegistrationStrategy
 from aggserver.endpoints.fixed import FixedResource, Subresource
 from aggserver.publish import discovery
 from aggserver.publish.table import ComputedColumn, TableConvertor, age_column
@@ -31,7 +31,7 @@ def registration_kinds(stores: Mapping[str, Store], admission: Chain) -> list[Fi
     return [_resource(kind, stores[kind.plural], admission) for kind in KINDS]
 
 
-def _resource(kind: Kind, store: Store, admission: Chain) -> FixedResource:
+def _resource(kind: RegistrationKind, store: Store, admission: Chain) -> FixedResource:
     status = {"status": Subresource(StatusStore(store.with_strategy(RegistrationStatusStrategy(kind))))}
     return FixedResource(
         kind.info,

@@ -1,7 +1,7 @@
 """The strategies of the kinds of admissionregistration.k8s.io: they set defaults and validate, and count generations.
 
-A `Kind` says what differs between the six. Whether the user may read the params that they refer to is decided elsewhere
-(`standalone/param_permissions.py`).
+A `RegistrationKind` says what differs between the six. Whether the user may read the params that they refer to is decided
+elsewhere (`standalone/param_permissions.py`).
 Pure. Source: k8s.io/kubernetes pkg/registry/admissionregistration/*/strategy.go, v1.36.3.
 """
 
@@ -23,7 +23,7 @@ from aggserver.registry.rest import Context
 from aggserver.registry.strategy import StrategyDefaults, Verdict
 from aggserver.scheme import object_meta
 
-__all__ = ["GROUP", "KINDS", "Kind", "RegistrationStatusStrategy", "RegistrationStrategy"]
+__all__ = ["GROUP", "KINDS", "RegistrationKind", "RegistrationStatusStrategy", "RegistrationStrategy"]
 
 GROUP = "admissionregistration.k8s.io"
 
@@ -44,7 +44,7 @@ _KEPT_BY_STATUS = (
 
 
 @dataclass(frozen=True)
-class Kind:
+class RegistrationKind:
     """content: the member whose changes increment the generation. validate: (object, old object or None) -> errors, except for
     those of metadata and status. set_defaults: changes an object of the right form.
     """
@@ -66,22 +66,26 @@ class Kind:
         return ResourceInfo(GROUP, "v1", self.plural, self.name, f"{self.name}List", namespaced=False)
 
 
-def _webhooks(prefix: str, *, mutating: bool) -> Kind:
+def _webhooks(prefix: str, *, mutating: bool) -> RegistrationKind:
     set_defaults = partial(defaults.of_webhooks, mutating=mutating)
     name = f"{prefix}WebhookConfiguration"
-    return Kind(name, f"{name.lower()}s", "webhooks", set_defaults, webhooks.validate)
+    return RegistrationKind(name, f"{name.lower()}s", "webhooks", set_defaults, webhooks.validate)
 
 
-def _binding(prefix: str, *, mutating: bool) -> Kind:
+def _binding(prefix: str, *, mutating: bool) -> RegistrationKind:
     name = f"{prefix}AdmissionPolicyBinding"
-    return Kind(name, f"{name.lower()}s", "spec", defaults.of_binding, lambda obj, old: bindings.validate(obj, mutating=mutating))
+    return RegistrationKind(
+        name, f"{name.lower()}s", "spec", defaults.of_binding, lambda obj, old: bindings.validate(obj, mutating=mutating)
+    )
 
 
 KINDS = (
-    Kind("MutatingAdmissionPolicy", "mutatingadmissionpolicies", "spec", defaults.of_policy, policies.validate_mutating),
+    RegistrationKind(
+        "MutatingAdmissionPolicy", "mutatingadmissionpolicies", "spec", defaults.of_policy, policies.validate_mutating
+    ),
     _binding("Mutating", mutating=True),
     _webhooks("Mutating", mutating=True),
-    Kind(
+    RegistrationKind(
         "ValidatingAdmissionPolicy",
         "validatingadmissionpolicies",
         "spec",
@@ -96,7 +100,7 @@ KINDS = (
 
 
 class RegistrationStrategy(StrategyDefaults):
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: RegistrationKind) -> None:
         self.kind = kind
         self._conform = conformer(kind.type_name)
 

@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from aggserver.adoption.leftovers import VERSION, is_open
-from aggserver.adoption.record import LED_HERE, SERVED, Phase, Record
+from aggserver.adoption.leftovers.version import VERSION, is_open
+from aggserver.adoption.records.record import LED_HERE, SERVED, Phase, Record
 from aggserver.apiextensions.conditions import is_true
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.meta.selectors import LabelSelector
@@ -48,7 +48,7 @@ THROUGH_API = "aggserver.io/release-through-api"  # "true": objects that were cr
 ASKED = "aggserver.io/release-asked"  # when the release was asked for, RFC 3339, so that asking again is a change
 CLEANUP = "aggserver.io/cleanup"  # when it was asked for, RFC 3339
 
-# A member that `kept` adds to a definition which has the version of `leftovers.py` now.
+# A member that `kept` adds to a definition which has the version of `leftovers/version.py` now.
 _OPENED = "leftovers"
 
 GroupVersion = tuple[str, str]

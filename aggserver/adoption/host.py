@@ -17,10 +17,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from aggserver.adoption.api_services import Owner, Target, name_of, owner
 from aggserver.adoption.families import FINALIZER, Family, GroupVersion, families, group_versions, kept
-from aggserver.adoption.record import Record
-from aggserver.adoption.switching import DEFINITIONS, PASSING_CATEGORY
+from aggserver.adoption.records.record import Record
+from aggserver.adoption.switch.api_services import OurService, Owner, name_of, owner
+from aggserver.adoption.switch.switching import DEFINITIONS, PASSING_CATEGORY
 from aggserver.apiextensions.api_service import API_SERVICES
 from aggserver.apiextensions.conversion_annotation import rules_text
 from aggserver.apiextensions.definition import Definition, DefinitionError, parse, with_structure
@@ -77,7 +77,7 @@ class Host:
         self,
         cluster: Cluster,
         selector: LabelSelector,
-        target: Target,
+        target: OurService,
         records: Callable[[], Iterable[Record]],
         on_change: Callable[[], None],
     ) -> None:

@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import Any
 
 from aggserver.adoption.families import Family, GroupVersion, Wanted
-from aggserver.adoption.journal import Journal
 from aggserver.adoption.moves import CATCH_UP_SECONDS, Moves, Observe
-from aggserver.adoption.record import Moving, Phase, Record, Refused, Told
-from aggserver.adoption.steps import Step, Steps, next_step
+from aggserver.adoption.records.journal import Journal
+from aggserver.adoption.records.record import Moving, Phase, Record, Refused, Told
+from aggserver.adoption.steps import Actions, Step, next_step
 from aggserver.adoption.wants import ChangedError, Wants
 from aggserver.cluster.pacing import Sleep
 from aggserver.errors import AggserverError
@@ -42,7 +42,7 @@ class Mover:
         self,
         storage: Storage,
         journal: Journal,
-        steps: Steps,
+        steps: Actions,
         observe: Observe,
         told: Told,
         *,
@@ -114,6 +114,9 @@ class Mover:
         pauses = RETRY.pauses()
         while True:
             try:
+                if (damaged := self._journal.unreadable()) is not None:
+                    # Without it the host's guard would be taken off, and what the store has of the family would be nobody's.
+                    raise damaged
                 await self._moves.catch_up()
                 await self._moves.guard()
                 for record in guarding:

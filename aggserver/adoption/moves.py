@@ -19,13 +19,13 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from aggserver.adoption.cleaning import Cleaning
-from aggserver.adoption.copying import AHEAD, Copier, Copies, drop, stopped
+from aggserver.adoption.copy.copying import AHEAD, Copier, Copies, drop, stopped
 from aggserver.adoption.families import Family, Wanted
-from aggserver.adoption.giving_back import RAISED_AT_ONCE, objects_prefix, raising
-from aggserver.adoption.journal import Journal
-from aggserver.adoption.record import LED_HERE, Copied, Given, Moving, Phase, Record, Told, silent
-from aggserver.adoption.steps import GUARDED, Step, Steps, fits, joined
+from aggserver.adoption.give_back.to_etcd import RAISED_AT_ONCE, objects_prefix, raising
+from aggserver.adoption.leftovers.cleaning import Cleaning
+from aggserver.adoption.records.journal import Journal
+from aggserver.adoption.records.record import LED_HERE, Copied, Given, Moving, Phase, Record, Told, silent
+from aggserver.adoption.steps import GUARDED, Actions, Step, fits, joined
 from aggserver.adoption.wants import ChangedError, Wants
 from aggserver.cluster.pacing import Sleep
 from aggserver.errors import AggserverError
@@ -61,7 +61,7 @@ class Moves:
         self,
         storage: Storage,
         journal: Journal,
-        steps: Steps,
+        steps: Actions,
         wants: Wants,
         observe: Observe,
         told: Told,
@@ -234,7 +234,7 @@ class Moves:
             self._steps.thaw(name)
         if not record.shared:
             self._start(self._end_host_watches(record, passed))
-            self._start(self._end_late(record.family))
+            self._start(self._end_late(record.family, copiers))
 
     async def _pass_host(self, record: Record, ahead: int = 0) -> int:
         """Clients that have revisions of the host must list anew, and never see revisions go back. Returns ours before that.
@@ -302,10 +302,12 @@ class Moves:
 
     # --- late writes ---
 
-    async def _end_late(self, family: str) -> None:
+    async def _end_late(self, family: str, copiers: Mapping[str, Copier]) -> None:
+        """copiers: of the move whose late writes are waited for. The family may have been released, and moved again, since."""
         await self._sleep(LATE_SECONDS)
         async with self.turn:
-            await self._end_following(family)
+            if self._copies.get(family) is copiers:
+                await self._end_following(family)
 
     async def _end_following(self, family: str) -> None:
         """Stop following the host. What came late becomes part of the record."""

@@ -20,7 +20,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from aggserver.adoption.record import LED_HERE, NOTE, Moving, Phase, Record
+from aggserver.adoption.records.record import LED_HERE, NOTE, Moving, Phase, Record
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.pacing import RECONNECT, Sleep
 from aggserver.meta.json_types import JSONMapping, JSONObject

@@ -1,6 +1,6 @@
 """Steps: what comes next for a family, by its record and what is wanted of it, and what the mover needs others to do for that.
 
-`next_step` is the decision, a pure function. `Steps` is all that a move does outside of the records: to the host, and to what
+`next_step` is the decision, a pure function. `Actions` is all that a move does outside of the records: to the host, and to what
 this server serves. The composition root makes it of the parts, the tests of the mover have a fake of it. Pure.
 Source: none; no other server does this.
 """
@@ -14,9 +14,9 @@ from enum import StrEnum
 from typing import Protocol
 
 from aggserver.adoption.families import Family, Wanted
-from aggserver.adoption.record import SERVED, Copied, GiveBack, Phase, Progress, Record, Source, none_left
+from aggserver.adoption.records.record import SERVED, Copied, GiveBack, Phase, Progress, Record, Source, none_left
 
-__all__ = ["GUARDED", "Remains", "Step", "Steps", "fits", "is_frozen", "is_hidden", "joined", "next_step", "to_clean"]
+__all__ = ["GUARDED", "Actions", "Remains", "Step", "fits", "is_frozen", "is_hidden", "joined", "next_step", "to_clean"]
 
 GroupVersion = tuple[str, str]
 
@@ -156,7 +156,7 @@ class Remains(Protocol):
         """Remove them all. Returns how many there were."""
 
 
-class Steps(Protocol):
+class Actions(Protocol):
     """All may be repeated, after a crash too. Failures are AggserverErrors, whose text a person understands."""
 
     async def families(self, groups: Collection[str]) -> Sequence[Family]:

@@ -19,12 +19,12 @@ from aggserver.apiextensions.definition import DefinitionError, parse, with_stru
 from aggserver.apiextensions.definitions import Definitions
 from aggserver.apiextensions.stored_versions import StatusMigrations
 from aggserver.apiextensions.strategy import CLEANUP_FINALIZER, DefinitionStatusStrategy
+from aggserver.informers.informer import CONTROLLER, CallLater, Informer, call_later
 from aggserver.meta import codec, times
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.informer import CONTROLLER, CallLater, Informer, call_later
 from aggserver.registry.rest import Context, WriteOptions
-from aggserver.registry.storage_version import Identity
+from aggserver.registry.storage_version import SpecState
 from aggserver.registry.store import Store
 from aggserver.registry.unreadable import STORE_READ_ERROR
 
@@ -126,7 +126,7 @@ class DefinitionController:
             return
         if self._structure_of(crd) is not None:
             definition = with_structure(definition)
-        resource = self._definitions.set(definition, terminating=terminating, identity=Identity(*_identity(crd)))
+        resource = self._definitions.set(definition, terminating=terminating, identity=SpecState(*_identity(crd)))
         if large:
             await asyncio.to_thread(resource.prepare)
         self._settle(name)

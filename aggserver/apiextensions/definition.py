@@ -27,7 +27,7 @@ from aggserver.scheme import form
 from aggserver.webhook.config import ClientConfig, ServiceReference
 
 __all__ = [
-    "Conversion",
+    "ConversionSettings",
     "Definition",
     "DefinitionError",
     "Names",
@@ -94,7 +94,7 @@ class WebhookClient:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversion:
+class ConversionSettings:
     """webhook: None for the strategy None, which changes only apiVersion.
 
     rules: the text of the annotation with conversion rules, '' if there is none; they come before the webhook.
@@ -117,7 +117,7 @@ class Definition:
     names: Names
     namespaced: bool
     versions: tuple[Version, ...]
-    conversion: Conversion = Conversion()
+    conversion: ConversionSettings = ConversionSettings()
     preserve_unknown_fields: bool = False
 
     @property
@@ -215,11 +215,11 @@ def _column(column: JSONMapping) -> Column:
     )
 
 
-def _conversion(conversion: JSONMapping | None, rules: str) -> Conversion:
+def _conversion(conversion: JSONMapping | None, rules: str) -> ConversionSettings:
     if conversion is None or conversion["strategy"] != "Webhook":
-        return Conversion(rules=rules)
+        return ConversionSettings(rules=rules)
     webhook = conversion["webhook"] or {}
-    return Conversion(
+    return ConversionSettings(
         _webhook_client(webhook.get("clientConfig") or {}), tuple(webhook.get("conversionReviewVersions", ())), rules
     )
 

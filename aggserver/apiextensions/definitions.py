@@ -14,12 +14,12 @@ from aggserver.apiextensions.definition import Definition
 from aggserver.apiextensions.marks import Marks
 from aggserver.apiextensions.serving import DefinitionResource
 from aggserver.endpoints.installer import Installer, Served
+from aggserver.informers.informer import ALL, CONTROLLER
 from aggserver.meta.errors import StatusError
 from aggserver.registry.environment import Environment
 from aggserver.registry.gate import Gate, WriteFence
-from aggserver.registry.informer import ALL, CONTROLLER
 from aggserver.registry.rest import Context, DeleteOptions
-from aggserver.registry.storage_version import Fence, Identity, StorageVersions
+from aggserver.registry.storage_version import Fence, SpecState, StorageVersions
 from aggserver.registry.unreadable import STORE_READ_ERROR
 from aggserver.schema.rules import UPSTREAM, RuleOptions
 
@@ -36,8 +36,8 @@ class Definitions:
         self._admission = admission
         self._installer = installer
         self._rule_options = rule_options
-        self._marks = Marks(environment.storage)
-        self.storage_versions = StorageVersions(environment.storage)
+        self._marks = Marks(environment.storage, corrupt=environment.corrupt, behind=environment.behind)
+        self.storage_versions = StorageVersions(environment.storage, environment.corrupt, environment.behind)
         self._resources: dict[str, DefinitionResource] = {}
         # As long as a request to a definition is under way, even one that is not served any more, its gate must be the same.
         self._gates: WeakValueDictionary[str, Gate] = WeakValueDictionary()
@@ -51,7 +51,7 @@ class Definitions:
     def get(self, name: str) -> DefinitionResource | None:
         return self._resources.get(name)
 
-    def set(self, definition: Definition, *, terminating: bool = False, identity: Identity | None = None) -> DefinitionResource:
+    def set(self, definition: Definition, *, terminating: bool = False, identity: SpecState | None = None) -> DefinitionResource:
         """Serve the definition in its current form; the same definition again changes nothing. identity: of its state."""
         name = definition.name
         old = self._resources.get(name)
@@ -160,7 +160,7 @@ class Definitions:
             resource.end_watches()
 
     def _replace(
-        self, name: str, definition: Definition, *, terminating: bool, remember: bool, identity: Identity | None = None
+        self, name: str, definition: Definition, *, terminating: bool, remember: bool, identity: SpecState | None = None
     ) -> DefinitionResource:
         resource = DefinitionResource(
             self._environment,

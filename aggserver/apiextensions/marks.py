@@ -24,16 +24,19 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 
 from aggserver.meta import codec
+from aggserver.meta.json_types import JSONObject
+from aggserver.storage import records
 from aggserver.storage.cacher import Cacher
-from aggserver.storage.interface import Conflict, KeyExists, KeyValue, NotFound, Storage, StorageError
+from aggserver.storage.interface import Conflict, Corrupt, KeyExists, KeyValue, NotFound, Storage, StorageError
 from aggserver.storage.keys import resource_prefix
 
-__all__ = ["Marks"]
+__all__ = ["PREFIX", "Marks", "read_mark"]
 
 log = logging.getLogger("aggserver.definitions")
 
-_PREFIX = resource_prefix("aggserver", "definitions")
+PREFIX = resource_prefix("aggserver", "definitions")
 _OBJECTS = "/objects"  # after the name of a definition
+_DAMAGED = "damaged"  # the content that a mark has which can't be read; no digest
 # Seconds between attempts to write a mark, while the store refuses writes.
 _RETRY = 1.0
 
@@ -50,10 +53,19 @@ class _Mark:
 
 
 class Marks:
-    def __init__(self, storage: Storage, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    """corrupt, behind: see `Cacher`; what the marks have of either is added."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        *,
+        corrupt: dict[str, Corrupt] | None = None,
+        behind: dict[str, str] | None = None,
+    ) -> None:
         self._storage = storage
         self._sleep = sleep
-        self._cacher: Cacher[_Mark] = Cacher(storage, _PREFIX, make=_make, at=_at)
+        self._cacher: Cacher[_Mark] = Cacher(storage, PREFIX, make=read_mark, at=_at, corrupt=corrupt, behind=behind)
         self._written: dict[str, int] = {}  # by this server, since etcd's event arrives later
         self._locks: dict[str, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -67,8 +79,15 @@ class Marks:
         return self._since(name + _OBJECTS)
 
     def _since(self, name: str) -> int:
-        mark = self._cacher.get(_PREFIX + name)
+        mark = self._get(name)
         return max(self._written.get(name, 0), mark.revision if mark is not None and mark.changed else 0)
+
+    def _get(self, name: str) -> _Mark | None:
+        """The mark as far as this server knows. A damaged one counts as that of a change: clients list once more."""
+        try:
+            return self._cacher.get(PREFIX + name)
+        except Corrupt as error:
+            return _Mark(error.key, error.revision, 0, _DAMAGED, changed=True)
 
     async def compare(self, name: str, content: Callable[[], str], *, remember: bool) -> None:
         """Check, before objects are read for the first time, whether the definition changed while no server ran.
@@ -76,15 +95,17 @@ class Marks:
         remember: write a mark even if there is none, for the next start. If the store refuses the write, reads go on.
         """
         await self._cacher.sync()  # another server may just have moved the objects here
-        mark = self._cacher.get(_PREFIX + name)
-        if mark is None and not remember:
-            return
-        digest = content()
-        if mark is None or mark.content != digest:
-            try:
+        mark, moved = self._get(name), self._get(name + _OBJECTS)
+        try:
+            if moved is not None and moved.content == _DAMAGED:
+                await self._write(name + _OBJECTS, "", changed=True)
+            if mark is None and not remember:
+                return
+            digest = content()
+            if mark is None or mark.content != digest:
                 await self._write(name, digest, changed=mark is not None)
-            except StorageError as error:
-                log.warning("could not record the content of definition %s; clients may keep outdated objects: %s", name, error)
+        except StorageError as error:
+            log.warning("could not record the content of definition %s; clients may keep outdated objects: %s", name, error)
 
     def changed(self, name: str, content: str) -> None:
         """Called after this server has applied a change; the mark is written in a task."""
@@ -108,7 +129,7 @@ class Marks:
                 return
 
     async def _write(self, name: str, content: str, *, changed: bool) -> int:
-        key, value = _PREFIX + name, codec.encode_json({"content": content, "changed": changed})
+        key, value = PREFIX + name, codec.encode_json({"content": content, "changed": changed})
         async with self._locks.setdefault(name, asyncio.Lock()):
             while True:
                 current = await self._storage.get(key)
@@ -129,9 +150,13 @@ class Marks:
         task.add_done_callback(self._tasks.discard)
 
 
-def _make(item: KeyValue) -> _Mark:
-    value = codec.decode_stored(item.value)
-    return _Mark(item.key, item.revision, len(item.value), value["content"], value["changed"])
+def read_mark(item: KeyValue) -> _Mark:
+    """Raises DamagedRecord."""
+
+    def read(value: JSONObject) -> _Mark:
+        return _Mark(item.key, item.revision, len(item.value), value["content"], value["changed"])
+
+    return records.decode(item, read)
 
 
 def _at(mark: _Mark, revision: int) -> _Mark:

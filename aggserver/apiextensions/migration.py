@@ -22,7 +22,7 @@ from aggserver.apiextensions.definitions import Definitions
 from aggserver.meta.backoff import Backoff
 from aggserver.meta.errors import StatusError
 from aggserver.registry.migration import Rewriter
-from aggserver.registry.storage_version import Identity, Superseded
+from aggserver.registry.storage_version import SpecState, Superseded
 from aggserver.storage.interface import KeyValue, Storage, StorageError
 
 __all__ = ["Ledger", "Limits", "Migration", "Migrator", "Observe"]
@@ -67,7 +67,7 @@ class Migration:
     name: str
     version: str
     leaving: tuple[str, ...]
-    identity: Identity
+    identity: SpecState
 
 
 class Ledger(Protocol):

@@ -35,7 +35,7 @@ GRANT = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _Write:
     """One request that brings the cluster closer to the desired state."""
 
     method: str
@@ -112,29 +112,29 @@ class Registrar:
                 self._record(name, step, answer)
         return settled
 
-    def _steps(self, wanted: Mapping[str, JSONObject], found: Mapping[str, JSONObject]) -> list[tuple[str, _Step]]:
-        steps: list[tuple[str, _Step]] = []
+    def _steps(self, wanted: Mapping[str, JSONObject], found: Mapping[str, JSONObject]) -> list[tuple[str, _Write]]:
+        steps: list[tuple[str, _Write]] = []
         for name, target in wanted.items():
             current = found.get(name)
             if current is None:
-                steps.append((name, _Step("POST", API_SERVICES, target, "created")))
+                steps.append((name, _Write("POST", API_SERVICES, target, "created")))
                 continue
             whose = ownership(current, self._service)
             if not whose and current["spec"] != target["spec"]:
-                steps.append((name, _Step("PUT", f"{API_SERVICES}/{name}", {**current, "spec": target["spec"]}, "updated")))
+                steps.append((name, _Write("PUT", f"{API_SERVICES}/{name}", {**current, "spec": target["spec"]}, "updated")))
             else:
                 self._report(name, f"APIService {name} is left alone: it is {whose}" if whose not in ("", ADOPTED) else "")
         for name, current in found.items():
             if name not in wanted and not ownership(current, self._service):
                 uid = current["metadata"].get("uid", "")
                 body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
-                steps.append((name, _Step("DELETE", f"{API_SERVICES}/{name}", body, "removed")))
+                steps.append((name, _Write("DELETE", f"{API_SERVICES}/{name}", body, "removed")))
         # Problems of APIServices that are no longer wanted are gone.
         for name in self._reported.keys() - wanted.keys() - {name for name, _ in steps} - {""}:
             self._report(name, "")
         return steps
 
-    def _record(self, name: str, step: _Step, answer: JSONObject) -> None:
+    def _record(self, name: str, step: _Write, answer: JSONObject) -> None:
         """Record the result of a step at once: if it waited for the watch, the step could be taken twice."""
         if self._found is None:
             return
@@ -143,7 +143,7 @@ class Registrar:
         else:
             self._found[name] = answer
 
-    def _failed(self, name: str, step: _Step, error: ClusterError | Unreachable) -> bool:
+    def _failed(self, name: str, step: _Write, error: ClusterError | Unreachable) -> bool:
         """Whether no retry is needed: after a conflict the watch delivers the change; a deleted one may be gone already."""
         if isinstance(error, ClusterError) and error.code == 409:
             return True

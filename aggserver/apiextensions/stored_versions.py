@@ -24,22 +24,24 @@ from aggserver.apiextensions.definition import Definition
 from aggserver.apiextensions.manifest import member
 from aggserver.apiextensions.migration import Migration, Migrator
 from aggserver.apiextensions.strategy import DefinitionStatusStrategy
+from aggserver.informers.informer import CONTROLLER
 from aggserver.meta import codec, times
 from aggserver.meta.json_types import JSONMapping, JSONObject
-from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.rest import Context, WriteOptions
-from aggserver.registry.storage_version import Identity, StorageVersions, Superseded
+from aggserver.registry.storage_version import SpecState, StorageVersions, Superseded
 from aggserver.registry.store import Store
-from aggserver.storage.interface import Conflict, KeyExists, NotFound, Storage
+from aggserver.storage import records
+from aggserver.storage.interface import Conflict, KeyExists, KeyValue, NotFound, Storage
 from aggserver.storage.keys import resource_prefix
+from aggserver.storage.records import DamagedRecord
 
-__all__ = ["FolderLedger", "FolderMigrations", "StatusLedger", "StatusMigrations", "due"]
+__all__ = ["RECORDS", "FolderLedger", "FolderMigrations", "StatusLedger", "StatusMigrations", "due", "read_record"]
 
 log = logging.getLogger("aggserver.migration")
 
 CONDITION = "StorageMigrating"
 _WRITE = WriteOptions(field_manager="aggserver", bounded=False)
-_RECORDS = resource_prefix("aggserver", "migrations")
+RECORDS = resource_prefix("aggserver", "migrations")
 
 
 def due(crd: JSONMapping) -> Migration | None:
@@ -50,7 +52,7 @@ def due(crd: JSONMapping) -> Migration | None:
     leaving = tuple(name for name in stored if name != version)
     if not version or not leaving or "deletionTimestamp" in metadata:
         return None
-    identity = Identity(member(metadata, "uid", ""), member(metadata, "generation", 0))
+    identity = SpecState(member(metadata, "uid", ""), member(metadata, "generation", 0))
     return Migration(member(metadata, "name", ""), version, leaving, identity)
 
 
@@ -174,7 +176,7 @@ class FolderMigrations:
                 self._changes += 1
                 # Not known, but not asked for either: the change was seen.
                 leaving = () if before is None else (before,)
-                self._migrator.want(Migration(name, version, leaving, Identity("", self._changes)))
+                self._migrator.want(Migration(name, version, leaving, SpecState("", self._changes)))
         self._versions = versions
 
 
@@ -185,19 +187,28 @@ class FolderLedger:
     async def begin(self, migration: Migration) -> bool:
         if migration.leaving:
             return True
-        record = await self._storage.get(_RECORDS + migration.name)
-        return record is None or codec.decode_stored(record.value).get("version") != migration.version
+        record = await self._storage.get(RECORDS + migration.name)
+        try:
+            return record is None or read_record(record) != migration.version
+        except DamagedRecord as error:
+            log.warning("%s is migrated once more, and the record written anew: %s", migration.name, error)
+            return True
 
     async def report(self, migration: Migration, message: str, *, failing: bool) -> None:
         return None  # the log and the metrics have it
 
     async def finish(self, migration: Migration) -> None:
-        key, value = _RECORDS + migration.name, codec.encode_json({"version": migration.version})
+        key, value = RECORDS + migration.name, codec.encode_json({"version": migration.version})
         while True:
             current = await self._storage.get(key)
             with suppress(Conflict, KeyExists, NotFound):
                 if current is None:
                     await self._storage.create(key, value)
-                elif current.value != value:
+                elif current.value != value or current.fault:
                     await self._storage.update(key, value, current.revision)
                 return
+
+
+def read_record(item: KeyValue) -> str:
+    """The version that all objects were found in. Raises DamagedRecord."""
+    return records.decode(item, lambda value: str(value["version"]))

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from aggserver.admission.chain import Mutating
 from aggserver.app.tasks import Task
 from aggserver.authorization.standalone import StandaloneAuthorizer, bootstrap_policy
+from aggserver.controllers.roles import RoleController
 from aggserver.endpoints.request import Filter
 from aggserver.options import Options, is_controller_enabled
 from aggserver.registry.store import Store
 from aggserver.standalone.escalation import EscalationCheck
-from aggserver.standalone.roles import RoleController
 
 __all__ = ["Access", "takes_anonymous"]
 

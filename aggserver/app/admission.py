@@ -31,11 +31,11 @@ from aggserver.authorization.delegating import Authorizer
 from aggserver.certificates.issuing import requested_groups
 from aggserver.cluster import Cluster
 from aggserver.endpoints.installer import Installer
+from aggserver.kinds.namespaces import StoredNamespaces
 from aggserver.meta import errors
 from aggserver.meta.json_types import JSONObject
 from aggserver.options import ADMISSION_PLUGINS, Options
 from aggserver.registry.store import Store
-from aggserver.standalone.namespaces import StoredNamespaces
 from aggserver.standalone.sources import OwnParams, OwnSources, own_kinds
 from aggserver.webhook.config import ClientConfig
 from aggserver.webhook.identities import Identities

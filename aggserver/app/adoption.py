@@ -16,18 +16,17 @@ from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 
 import aggserver
-from aggserver.adoption.api_services import Target
-from aggserver.adoption.copying import drop
+from aggserver.adoption.copy.copying import drop
+from aggserver.adoption.copy.source import APISource, Bounded, StorageSource, reading_version
 from aggserver.adoption.families import Family, GroupVersion, is_served
-from aggserver.adoption.fence import RecordFence
-from aggserver.adoption.giving_back import GiveBackToStore, Leftovers, objects_prefix
-from aggserver.adoption.giving_back_api import GiveBackThroughAPI
-from aggserver.adoption.guard import Guard
+from aggserver.adoption.give_back.through_api import GiveBackThroughAPI
+from aggserver.adoption.give_back.to_etcd import GiveBackToStore, Leftovers, objects_prefix
 from aggserver.adoption.host import Host
-from aggserver.adoption.journal import Journal
-from aggserver.adoption.leftovers_api import APILeftovers, close
+from aggserver.adoption.leftovers.through_api import APILeftovers, close
 from aggserver.adoption.mover import Mover
-from aggserver.adoption.record import (
+from aggserver.adoption.records.fence import RecordFence
+from aggserver.adoption.records.journal import Journal
+from aggserver.adoption.records.record import (
     LEASE,
     CantCopy,
     CantGiveBack,
@@ -40,10 +39,11 @@ from aggserver.adoption.record import (
     Record,
     Source,
 )
-from aggserver.adoption.source import APISource, Bounded, StorageSource, reading_version
 from aggserver.adoption.status import Status
 from aggserver.adoption.steps import Remains, is_frozen, is_hidden
-from aggserver.adoption.switching import Switcher, end_watches, proxied
+from aggserver.adoption.switch.api_services import OurService
+from aggserver.adoption.switch.guard import Guard
+from aggserver.adoption.switch.switching import Switcher, end_watches, proxied
 from aggserver.apiextensions.definition import Definition
 from aggserver.apiextensions.registration import Service
 from aggserver.app.engine import Engine
@@ -54,8 +54,8 @@ from aggserver.errors import AggserverError
 from aggserver.meta.selectors import LabelSelector
 from aggserver.monitoring.adoption import AdoptionMetrics
 from aggserver.options import Options
-from aggserver.storage.interface import KeyExists, Storage, StorageError
-from aggserver.storage.keys import resource_prefix
+from aggserver.storage.interface import Conflict, KeyExists, NotFound, Storage, StorageError
+from aggserver.storage.records import INSTALLATION, DamagedRecord, is_sound
 
 __all__ = ["Adoption", "installation_id"]
 
@@ -64,7 +64,8 @@ log = logging.getLogger("aggserver.adoption")
 # Under which problems of the guard are told; the others are those of APIServices.
 GUARD = "guard"
 
-_INSTALLATION = resource_prefix("aggserver", "installation") + "id"
+# The id is kept twice: all that was adopted belongs to it, and one that is lost can't be found out.
+_INSTALLATION = (f"{INSTALLATION}id", f"{INSTALLATION}copy")
 _NAMESPACES = "/api/v1/namespaces"
 # Seconds between looks whether the objects of a definition that is being deleted are gone, and between attempts after a failure.
 _LOOK_SECONDS, _RETRY_SECONDS = 0.5, 2.0
@@ -73,13 +74,25 @@ _GUARD_SECONDS = 10.0
 
 
 async def installation_id(storage: Storage) -> str:
-    """The id of this installation, the same for all servers of a store: made once, and kept in it. Raises StorageError."""
+    """The id of this installation, the same for all servers of a store: made once, and kept in it.
+
+    Of what is damaged, the other copy is the way out. Raises StorageError, DamagedRecord if there is no sound one.
+    """
+    made = str(uuid.uuid4()).encode()
     while True:
-        found = await storage.get(_INSTALLATION)
-        if found is not None:
-            return found.value.decode()
-        with suppress(KeyExists):  # another server was faster
-            await storage.create(_INSTALLATION, str(uuid.uuid4()).encode())
+        found = {key: await storage.get(key) for key in _INSTALLATION}
+        sound = [item.value for item in found.values() if item is not None and not item.fault and is_sound(item.key, item.value)]
+        damaged = [item for item in found.values() if item is not None and (item.fault or not is_sound(item.key, item.value))]
+        if damaged and not sound:
+            raise DamagedRecord(damaged[0].key, damaged[0].revision, damaged[0].fault or "it is no UUID")
+        value = sound[0] if sound else made
+        with suppress(KeyExists, Conflict, NotFound):  # another server was faster
+            for item in damaged:
+                await storage.update(item.key, value, item.revision)
+            # The first one decides, so the copy is made only once that is there.
+            for key in (key for key, item in found.items() if item is None):
+                await storage.create(key, value)
+            return value.decode()
 
 
 class Adoption:
@@ -115,7 +128,7 @@ class Adoption:
         self._journal = Journal(storage, self._on_change)
         if options.storage == "etcd":  # other stores have one server only
             engine.definitions.fence_writes(lambda name: RecordFence(self._journal, name, has_own))
-        target = Target(service, installation, b"")
+        target = OurService(service, installation, b"")
         selector = LabelSelector.parse(options.adopt or "")
         self.host = Host(cluster, selector, target, lambda: self._journal.records.values(), self._on_change)
         agent = f"aggserver/{aggserver.__version__}"
@@ -148,7 +161,12 @@ class Adoption:
 
     def healthy(self) -> str | None:
         """For readiness: adopted definitions must be served before clients are led here."""
-        return None if self._is_served else "the records of adopted definitions have not been read yet"
+        return self._journal.trouble() if self._is_served else "the records of adopted definitions have not been read yet"
+
+    def unreadable(self) -> str | None:
+        """Why some of what was adopted may not be served."""
+        damaged = self._journal.unreadable()
+        return None if damaged is None else str(damaged)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -271,7 +289,7 @@ class Adoption:
         status.restore(self._journal.records.values())
         guard = Guard(self._cluster, self._service, self._ca_bundle)
         switcher = Switcher(self._cluster, self._service, self.installation, self.on_problem, self._on_led_away)
-        steps = _Steps(self, self._cluster, self._engine, self._storage, self._host_etcd, guard, switcher)
+        steps = _Actions(self, self._cluster, self._engine, self._storage, self._host_etcd, guard, switcher)
         mover = Mover(self._storage, self._journal, steps, self._observe, status.told)
         self._term = _Term(switcher, status, steps, mover)
         self.trust()
@@ -325,6 +343,9 @@ class Adoption:
             except AggserverError as error:
                 log.warning("the objects of %s, which is being deleted, can't be deleted yet: %s", definition, error)
                 await asyncio.sleep(_RETRY_SECONDS)
+            except Exception:  # or it would count as done
+                log.exception("the objects of %s, which is being deleted, can't be deleted yet", definition)
+                await asyncio.sleep(_RETRY_SECONDS)
             await asyncio.sleep(_LOOK_SECONDS)
         self._changed.set()
 
@@ -376,12 +397,12 @@ class Adoption:
 class _Term:
     switcher: Switcher
     status: Status
-    steps: _Steps
+    steps: _Actions
     mover: Mover
 
 
-class _Steps:
-    """`steps.Steps`, by the real parts."""
+class _Actions:
+    """`steps.Actions`, by the real parts."""
 
     def __init__(
         self,

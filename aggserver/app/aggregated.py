@@ -84,7 +84,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         adoption: Adoption | None = None
         before_authentication: dict[str, Filter] = {}
         if options.adopt is not None:
-            from aggserver.adoption.refusals import refusing
+            from aggserver.adoption.switch.refusals import refusing
             from aggserver.app.adoption import Adoption, installation_id
 
             before_authentication["guard"] = refusing()
@@ -113,7 +113,11 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
                 authenticator,
                 authorizer,
                 options,
-                before_authorization={"loading": loading(sources.missing, engine.installer.serves if adoption else None)},
+                before_authorization={
+                    "loading": loading(sources.missing, engine.installer.serves, adoption.unreadable)
+                    if adoption
+                    else loading(sources.missing)
+                },
                 before_authentication=before_authentication,
             ),
             [listen(options)],
@@ -210,7 +214,7 @@ async def _authentication(
 
     watcher = FileWatcher(files, read_again)
     source = ConfigMapSource(asked, authenticator.replace, overrides_from(options, watcher.read()))
-    engine.checks.add("authentication", source.healthy, livez=False, warning=source.warning)
+    engine.checks.add("authentication", source.ready, livez=False, warning=source.warning)
     tasks: list[Task] = [("watch of the authentication ConfigMap", source.run)]
     if files:
         tasks.append(("watch of the CA files", lambda: watcher.run(asyncio.sleep)))

@@ -40,22 +40,22 @@ def controllers(
     """
 
     def namespace() -> _Run:
-        from aggserver.standalone.namespace_controller import NamespaceController
+        from aggserver.controllers.namespaces.controller import NamespaceController
 
         return NamespaceController(namespaces, engine.installer, storage, time.time).run
 
     def garbage_collector() -> _Run:
-        from aggserver.standalone.garbage_collector import GarbageCollector
+        from aggserver.controllers.garbage.collector import GarbageCollector
 
         return GarbageCollector(engine.installer, storage, time.time).run
 
     def service_accounts() -> _Run:
-        from aggserver.standalone.namespace_objects import NamespaceObjects, default_service_account
+        from aggserver.controllers.namespaces.objects import NamespaceObjects, default_service_account
 
         return NamespaceObjects(default_service_account(), namespaces, engine.installer, storage).run
 
     def root_ca_publisher() -> _Run:
-        from aggserver.standalone.namespace_objects import NamespaceObjects, root_ca
+        from aggserver.controllers.namespaces.objects import NamespaceObjects, root_ca
 
         return NamespaceObjects(root_ca(ca_bundle().decode()), namespaces, engine.installer, storage).run
 
@@ -69,7 +69,7 @@ def controllers(
         makers["root-ca-certificate-publisher-controller"] = root_ca_publisher
 
     def pods() -> _Run:
-        from aggserver.standalone.pod_runner import PodRunner
+        from aggserver.controllers.pods.runner import PodRunner
 
         return PodRunner(engine.installer, storage, time.time).run
 

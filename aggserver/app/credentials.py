@@ -21,7 +21,7 @@ from aggserver.app.tasks import Task
 from aggserver.authentication.delegating import AuthenticationConfig, Authenticator, ClientCA, Tokens, TrustError
 from aggserver.authentication.user import PRIVILEGED_GROUP
 from aggserver.authentication.x509 import Roots
-from aggserver.certificates.issuing import KeyPair, Names, issue_client
+from aggserver.certificates.issuing import KeyPair, SubjectNames, issue_client
 from aggserver.certificates.keeper import CertificateKeeper, Certificates
 from aggserver.certificates.store import FolderStore
 from aggserver.options import Options
@@ -35,7 +35,7 @@ log = logging.getLogger("aggserver.certificates")
 _ADMIN = "aggserver-admin"
 
 
-def keeper_in(folder: Path, names: Names, clock: Callable[[], float], *, lasting: bool = True) -> CertificateKeeper:
+def keeper_in(folder: Path, names: SubjectNames, clock: Callable[[], float], *, lasting: bool = True) -> CertificateKeeper:
     """folder: the data folder. clock: seconds since the epoch. lasting: whether certificates survive a crash of the machine."""
     return CertificateKeeper(FolderStore(folder / "certificates", lasting=lasting), names, clock)
 
@@ -49,7 +49,7 @@ class Credentials:
     def __init__(
         self,
         folder: Path,
-        names: Names,
+        names: SubjectNames,
         tls: TLSConfig,
         clock: Callable[[], float],
         options: Options,

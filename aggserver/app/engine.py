@@ -26,7 +26,7 @@ from aggserver.apiextensions.migration import Ledger, Migrator
 from aggserver.app.errors import StartError
 from aggserver.authentication.delegating import Authenticator
 from aggserver.authorization.delegating import Authorizer
-from aggserver.conversion.webhook import Call, Caller
+from aggserver.conversion.webhook import Caller, WebhookCall
 from aggserver.endpoints import filters
 from aggserver.endpoints.discovery import Discovery
 from aggserver.endpoints.dispatch import Dispatcher
@@ -130,6 +130,7 @@ class Engine:
         # Not liveness checks, because a restart would repair nothing.
         self.checks.add("storage", environment.storage.trouble, livez=False)
         self.checks.add("stored-objects", environment.unreadable, livez=False)
+        self.checks.add("watch-caches", environment.not_followed, livez=False)
         self.metrics = Metrics()
         self.installer.on_change(lambda: self.metrics.forget(self._served))
         self.admission = admission(self.installer, AdmissionMetrics(self.metrics.registry))
@@ -204,7 +205,7 @@ class Engine:
     def _observe_watch(self, scope: ResourceScope, count: int, size: int) -> None:
         self.metrics.watch(scope.info.group, scope.info.version, scope.info.resource).sent(count, size)
 
-    def _observe_conversion(self, call: Call) -> None:
+    def _observe_conversion(self, call: WebhookCall) -> None:
         self.metrics.conversion(call.definition, call.from_version, call.to_version, call.seconds, call.failure)
 
     def _paths(self) -> list[str]:

@@ -26,12 +26,12 @@ from aggserver.app.errors import StartError
 from aggserver.app.storage import open_storage
 from aggserver.endpoints.installer import Installer
 from aggserver.errors import AggserverError
+from aggserver.informers.informer import ALL, CONTROLLER
 from aggserver.meta.errors import StatusError
 from aggserver.options import Options
 from aggserver.registry.environment import Environment
-from aggserver.registry.informer import ALL, CONTROLLER
 from aggserver.registry.rest import Context
-from aggserver.registry.storage_version import Identity
+from aggserver.registry.storage_version import SpecState
 from aggserver.storage.interface import StorageError
 from aggserver.storage.sqlite_file import FILE_NAME
 
@@ -71,7 +71,7 @@ class _Job:
     definition: Definition
     migration: Migration
     ledger: Ledger
-    identity: Identity | None = None
+    identity: SpecState | None = None
 
 
 async def _run(environment: Environment, folder: Mapping[str, Definition]) -> str:
@@ -93,7 +93,7 @@ async def _run(environment: Environment, folder: Mapping[str, Definition]) -> st
                 failures.append(f"{migration.name} can't be served: {error}")
     records = FolderLedger(storage)
     for name, definition in folder.items():
-        jobs.append(_Job(definition, Migration(name, definition.storage_version.name, (), Identity("", 0)), records))
+        jobs.append(_Job(definition, Migration(name, definition.storage_version.name, (), SpecState("", 0)), records))
     done = []
     for job in jobs:
         definitions.set(job.definition, identity=job.identity)

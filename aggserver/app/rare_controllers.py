@@ -14,9 +14,9 @@ from aggserver.app.credentials import Credentials
 from aggserver.app.service_accounts import ServiceAccounts
 from aggserver.authentication.user import PRIVILEGED_GROUP
 from aggserver.certificates.issuing import sign_request
+from aggserver.controllers.first_use import until_stored
 from aggserver.endpoints.installer import Installer
 from aggserver.kinds.served import Kinds
-from aggserver.standalone.first_use import until_stored
 from aggserver.storage import keys
 from aggserver.storage.interface import Storage
 
@@ -37,7 +37,7 @@ def rare_controllers(
 
 async def _fill_secrets(storage: Storage, kinds: Kinds, accounts: ServiceAccounts, credentials: Credentials) -> None:
     await until_stored(storage, keys.resource_prefix("", "secrets"), b'"kubernetes.io/service-account-token"')
-    from aggserver.standalone.token_secrets import TokenSecretsController
+    from aggserver.controllers.token_secrets import TokenSecretsController
 
     secrets, owners = kinds.store("", "secrets"), kinds.store("", "serviceaccounts")
     await TokenSecretsController(secrets, owners, accounts.signing_key, lambda: credentials.ca_bundle).run()
@@ -46,7 +46,7 @@ async def _fill_secrets(storage: Storage, kinds: Kinds, accounts: ServiceAccount
 async def _sign_requests(storage: Storage, kinds: Kinds, credentials: Credentials) -> None:
     group, resource = "certificates.k8s.io", "certificatesigningrequests"
     await until_stored(storage, keys.resource_prefix(group, resource))
-    from aggserver.standalone.signer import CertificateSigner
+    from aggserver.controllers.signer import CertificateSigner
 
     def sign(request: bytes, usages: Sequence[str], seconds: int) -> bytes:
         # As upstream's admission plugin CertificateSubjectRestriction: else whoever may approve could make administrators.
@@ -57,13 +57,13 @@ async def _sign_requests(storage: Storage, kinds: Kinds, credentials: Credential
 
 async def _protect_claims(storage: Storage, installer: Installer) -> None:
     await until_stored(storage, keys.resource_prefix("", "persistentvolumeclaims"))
-    from aggserver.standalone.claim_protection import ClaimProtection
+    from aggserver.controllers.volumes.claims import ClaimProtection
 
     await ClaimProtection(installer, storage).run()
 
 
 async def _protect_volumes(storage: Storage, installer: Installer) -> None:
     await until_stored(storage, keys.resource_prefix("", "persistentvolumes"))
-    from aggserver.standalone.volume_protection import VolumeProtection
+    from aggserver.controllers.volumes.volumes import VolumeProtection
 
     await VolumeProtection(installer, storage).run()

@@ -25,7 +25,7 @@ from aggserver.registry.rest import Context
 from aggserver.registry.store import Store
 
 if TYPE_CHECKING:
-    from aggserver.authentication.account_tokens import AccountTokens, Found
+    from aggserver.authentication.account_tokens import AccountTokens, FoundAccount
     from aggserver.authentication.jws import SigningKey, VerifyingKey
     from aggserver.authentication.service_accounts import Name
     from aggserver.standalone.tokens import TokenRequests
@@ -150,7 +150,7 @@ class ServiceAccounts:
             found |= {key.key_id: key for key in keys}
         self._verifying = list(found.values())
 
-    async def _find(self, name: Name) -> Found | None:
+    async def _find(self, name: Name) -> FoundAccount | None:
         if self._stores is None:
             return None
         try:

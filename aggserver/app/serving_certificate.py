@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from aggserver.apiextensions.registration import Service
 from aggserver.app.pem_files import serving_files, serving_pair_from
-from aggserver.certificates.issuing import Names, issue_serving, new_ca
+from aggserver.certificates.issuing import SubjectNames, issue_serving, new_ca
 from aggserver.certificates.keeper import CertificateKeeper, Certificates
 from aggserver.certificates.secret_store import SecretStore
 from aggserver.certificates.store import CertificateStore, FolderStore
@@ -41,7 +41,7 @@ class ServingCertificate:
         self._listeners: list[Callable[[], None]] = []
         self._trouble = "the Secret with the certificate has not been read yet"
         self._watcher: FileWatcher | None = None
-        names = Names.for_service(service.name, service.namespace, "localhost", "127.0.0.1")
+        names = SubjectNames.for_service(service.name, service.namespace, "localhost", "127.0.0.1")
         self._files = serving_files(options)
         if self._files:
             self._watcher = FileWatcher(self._files, self._read_again)

@@ -20,7 +20,6 @@ from typing import Any
 import aggserver
 from aggserver import disk
 from aggserver.admissionregistration.kinds import registration_kinds, registration_stores
-from aggserver.admissionregistration.policy_status import PolicyStatusController
 from aggserver.apiextensions.controller import DefinitionController
 from aggserver.apiextensions.kind import definition_kind
 from aggserver.apiextensions.protection import DefinitionProtection
@@ -39,9 +38,11 @@ from aggserver.app.rare_controllers import rare_controllers
 from aggserver.app.service_accounts import ServiceAccounts
 from aggserver.app.storage import IN_MEMORY, compaction, data_folder, open_storage
 from aggserver.app.tasks import supervise
-from aggserver.certificates.issuing import Names
+from aggserver.certificates.issuing import SubjectNames
+from aggserver.controllers.policy_status import PolicyStatusController
 from aggserver.endpoints import front_page
 from aggserver.endpoints.installer import Served
+from aggserver.kinds import namespaces
 from aggserver.kinds.catalog import GROUPS
 from aggserver.kinds.served import Kinds
 from aggserver.meta.json_types import JSONObject
@@ -50,7 +51,7 @@ from aggserver.registry.store import Store
 from aggserver.schema.rules import RuleOptions
 from aggserver.server.serving import Server
 from aggserver.server.tls import TLSConfig
-from aggserver.standalone import kinds, kubeconfig, manifests, namespaces, openid, seed
+from aggserver.standalone import kinds, kubeconfig, manifests, openid, seed
 from aggserver.standalone.param_permissions import ParamPermissions
 from aggserver.standalone.sources import own_kinds
 from aggserver.standalone.token_reviews import TokenReviews, token_review_kind
@@ -138,6 +139,22 @@ async def _run(
             server.request_stop()
 
         told = asyncio.Event()
+
+        async def remove_ended() -> None:
+            await told.wait()
+            assert built_in is not None
+            from aggserver.controllers.pods.ended import remove_ended_pods
+
+            await remove_ended_pods(storage, built_in.store("", "pods"))
+
+        async def publish_endpoints() -> None:
+            await told.wait()
+            assert built_in is not None
+            from aggserver.controllers.server_endpoints import advertised, publish
+
+            if address := advertised(options.bind_address):
+                await publish(built_in.store, address, server.port)
+
         rare = {}
         if built_in is not None:
             rare = rare_controllers(storage, built_in, engine.installer, accounts, credentials)
@@ -150,6 +167,8 @@ async def _run(
             *controllers(options, engine, storage, namespace_store, lambda: credentials.ca_bundle, told, rare),
             *compaction(storage, options),
             *([("migration of stored objects", migrations.run)] if migrations is not None else []),
+            *([("removal of ended Pods", remove_ended)] if built_in is not None else []),
+            *([("endpoints of the server", publish_endpoints)] if built_in is not None else []),
             *([("watch of the parent process", stop_with_parent)] if options.exit_with_parent else []),
             give_back_memory(),
         )
@@ -240,8 +259,8 @@ async def _storage(options: Options) -> AsyncIterator[Storage]:
         await storage.close()
 
 
-def _names(options: Options) -> Names:
-    return Names.of(*dict.fromkeys((*_LOCAL, _host(options.bind_address))))
+def _names(options: Options) -> SubjectNames:
+    return SubjectNames.of(*dict.fromkeys((*_LOCAL, _host(options.bind_address))))
 
 
 def _host(address: str) -> str:

@@ -14,7 +14,7 @@ from aggserver import disk
 from aggserver.app.credentials import keeper_in
 from aggserver.app.errors import StartError
 from aggserver.app.storage import data_folder
-from aggserver.certificates.issuing import Names, issue_client
+from aggserver.certificates.issuing import SubjectNames, issue_client
 from aggserver.options import Options
 from aggserver.standalone import kubeconfig
 
@@ -35,7 +35,7 @@ async def make_user(options: Options) -> str:
     url, bundle = kubeconfig.cluster_of(kubeconfig.read(folder / "kubeconfig"))
     try:
         with disk.file_errors():
-            ca, own_bundle = await keeper_in(folder, Names.of("localhost"), time.time).authority()
+            ca, own_bundle = await keeper_in(folder, SubjectNames.of("localhost"), time.time).authority()
     except ValueError as error:
         raise StartError(f"{folder / 'certificates'}: {error}") from None
     pair = issue_client(ca, options.user, options.user_groups, time.time())

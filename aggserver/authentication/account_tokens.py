@@ -30,7 +30,7 @@ from aggserver.authentication.tokens import TokenError
 from aggserver.authentication.user import UserInfo
 from aggserver.meta.json_types import JSONObject
 
-__all__ = ["AccountTokens", "Find", "Found"]
+__all__ = ["AccountTokens", "Find", "FoundAccount"]
 
 # Of verified tokens; some 2 KB each.
 KEPT_TOKENS = 4096
@@ -38,7 +38,7 @@ KEPT_TOKENS = 4096
 _UNKNOWN = "invalid bearer token"
 
 
-class Found(Protocol):
+class FoundAccount(Protocol):
     """An object as it is stored."""
 
     @property
@@ -47,7 +47,7 @@ class Found(Protocol):
 
 
 # The object; None if there is none.
-Find = Callable[[Name], Awaitable[Found | None]]
+Find = Callable[[Name], Awaitable[FoundAccount | None]]
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ from aggserver.authentication.delegating import AuthenticationConfig, ClientCA, 
 from aggserver.authentication.requestheader import RequestHeaderConfig
 from aggserver.authentication.x509 import CertificateError, Roots
 from aggserver.cluster import Cluster, ClusterError, Unreachable
+from aggserver.cluster.freshness import Freshness
 from aggserver.cluster.pacing import Sleep
 from aggserver.cluster.reflector import Reflector
 
@@ -63,7 +64,7 @@ class TrustOverrides:
 
 
 class ConfigMapSource:
-    """Calls `apply` (`Authenticator.replace`) with every new configuration. `run` is its task, `healthy` its readiness check."""
+    """Calls `apply` (`Authenticator.replace`) with every new configuration. `run` is its task, `ready` its readiness check."""
 
     def __init__(
         self,
@@ -84,6 +85,7 @@ class ConfigMapSource:
         self._data: Mapping[str, str] = {}  # as last seen, valid or not
         self._parsed: dict[bytes, Roots] = {}
         self._loaded = False
+        self._freshness = Freshness(clock)
         self._unreachable = "it has not been read yet"
         self._unusable = ""
         self._unusable_files = ""
@@ -103,6 +105,11 @@ class ConfigMapSource:
     def healthy(self) -> str | None:
         """None when requests can be authenticated; otherwise one line about what is missing."""
         return None if self._serving() else f"waiting for {_CONFIG_MAP}: {self._unusable or self._unreachable}"
+
+    def ready(self) -> str | None:
+        """For readiness: as `healthy`, and None only while the ConfigMap is followed, unless that was interrupted just now."""
+        stale = None if self._overrides.complete else self._freshness.stale()
+        return self.healthy() or (f"{stale}: {self.warning()}" if stale else None)
 
     def warning(self) -> str | None:
         """One line about what is out of date although requests are authenticated, or None."""
@@ -132,6 +139,7 @@ class ConfigMapSource:
         await reflector.run()
 
     def _on_state(self, objects: Mapping[str, Mapping[str, Any]], _: AbstractSet[str]) -> None:
+        self._freshness.heard()
         found = objects.get(f"{NAMESPACE}/{NAME}")
         if found is None:
             self._unreachable = "it does not exist (kube-apiserver writes it at its start and every minute)"
@@ -169,8 +177,10 @@ class ConfigMapSource:
 
     def _on_error(self, error: ClusterError | Unreachable | None) -> None:
         if error is None:
+            self._freshness.heard()
             self._unreachable = self._logged = ""
             return
+        self._freshness.failed()
         self._unreachable = str(error)
         if isinstance(error, ClusterError) and error.code == 403:
             self._unreachable = f"{error.message}; grant it with: {_grant(error.message)}"

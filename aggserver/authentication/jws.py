@@ -1,6 +1,7 @@
 """Signed JSON Web Tokens in their compact form, as kube-apiserver makes and verifies them: RS256, ES256, ES384 and ES512.
 
-The key decides about the algorithm; a token that names another one is not valid. No I/O; keys and signatures are made by chance.
+The key decides about the algorithm; a token that names another one is not valid. No I/O; new keys and ECDSA signatures
+are random.
 Source: RFC 7515, RFC 7517, RFC 7518; k8s.io/kubernetes pkg/serviceaccount/{jwt,openidmetadata}.go, v1.36.3; k8s.io/client-go
 util/keyutil/key.go, v0.36.3; error texts of go-jose.
 """
@@ -36,8 +37,8 @@ from aggserver.meta.json_types import JSONObject
 __all__ = [
     "KeyFileError",
     "SignatureError",
+    "SignedToken",
     "SigningKey",
-    "Token",
     "VerifyingKey",
     "new_key",
     "read",
@@ -82,7 +83,7 @@ class VerifyingKey:
         der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         return cls(_encoded(hashlib.sha256(der).digest()), _algorithm(key), key)
 
-    def accepts(self, token: Token) -> bool:
+    def accepts(self, token: SignedToken) -> bool:
         if token.algorithm != self.algorithm:
             return False
         try:
@@ -130,7 +131,7 @@ class SigningKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class SignedToken:
     """A token as it was read. Its claims are anybody's until `verified` has returned."""
 
     algorithm: str
@@ -147,7 +148,7 @@ def sign(key: SigningKey, claims: JSONObject) -> str:
     return f"{signed}.{_encoded(key.signature(signed.encode()))}"
 
 
-def read(text: str) -> Token | None:
+def read(text: str) -> SignedToken | None:
     """The token, which is not verified; None if the text is no JSON Web Token with a signature."""
     parts = text.split(".")
     if len(parts) != 3:
@@ -163,10 +164,10 @@ def read(text: str) -> Token | None:
     # `crit` names extensions without which a token must not be understood; there are none here.
     if not isinstance(algorithm, str) or not isinstance(key_id, str) or "crit" in head:
         return None
-    return Token(algorithm, key_id, payload, f"{parts[0]}.{parts[1]}".encode(), signature)
+    return SignedToken(algorithm, key_id, payload, f"{parts[0]}.{parts[1]}".encode(), signature)
 
 
-def verified(token: Token, keys: Iterable[VerifyingKey]) -> VerifyingKey:
+def verified(token: SignedToken, keys: Iterable[VerifyingKey]) -> VerifyingKey:
     """The key that has signed the token. Raises SignatureError."""
     candidates = [key for key in keys if not token.key_id or key.key_id == token.key_id]
     if not candidates:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from aggserver.authorization.escalation import uncovered
-from aggserver.authorization.rbac import Rule
+from aggserver.authorization.rbac import PolicyRule
 from aggserver.meta.json_types import JSONMapping, JSONObject, json_copy
 from aggserver.meta.selectors import LabelSelector, SelectorError
 
@@ -34,7 +34,7 @@ class Aggregation:
         rules = {name: _rules(role) for name, role in by_name.items()}
         known = _Labels(by_name)
         selected = {name: known.selected(name, selectors) for name, selectors in self._selectors.items()}
-        said = {id(rule): Rule.of(rule) for each in rules.values() for rule in each}
+        said = {id(rule): PolicyRule.of(rule) for each in rules.values() for rule in each}
         self._parts = frozenset(part for parts in selected.values() for part in parts)
         for _ in range(_MAX_ROUNDS):
             before = {name: rules[name] for name in selected}
@@ -98,12 +98,12 @@ def _selectors(role: JSONMapping) -> list[LabelSelector] | None:
 
 def _are_same(some: list[JSONObject], others: list[JSONObject]) -> bool:
     """Whether they say the same: a member that is empty may as well be missing."""
-    return list(map(Rule.of, some)) == list(map(Rule.of, others))
+    return list(map(PolicyRule.of, some)) == list(map(PolicyRule.of, others))
 
 
-def _union(rules: Mapping[str, list[JSONObject]], names: Iterable[str], said: Mapping[int, Rule]) -> list[JSONObject]:
+def _union(rules: Mapping[str, list[JSONObject]], names: Iterable[str], said: Mapping[int, PolicyRule]) -> list[JSONObject]:
     """said: what each rule says, by its identity."""
-    found: dict[Rule, JSONObject] = {}
+    found: dict[PolicyRule, JSONObject] = {}
     for name in names:
         for rule in rules[name]:
             found.setdefault(said[id(rule)], rule)
@@ -132,7 +132,7 @@ def _reconcile_role(role: JSONObject, expected: JSONMapping) -> None:
     wanted = expected.get("aggregationRule")
     if wanted is None:
         role.pop("aggregationRule", None)
-        missing = uncovered(list(map(Rule.of, _rules(role))), map(Rule.of, _rules(expected)))
+        missing = uncovered(list(map(PolicyRule.of, _rules(role))), map(PolicyRule.of, _rules(expected)))
         _extend(role, "rules", [rule.as_json() for rule in missing])
         return
     rule = dict(role.get("aggregationRule") or {})

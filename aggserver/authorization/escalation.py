@@ -12,19 +12,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from aggserver.authentication.user import UserInfo
-from aggserver.authorization.rbac import Found, Rule, covers_path
+from aggserver.authorization.rbac import FoundRules, PolicyRule, covers_path
 from aggserver.meta.golang import quote
 
 __all__ = ["EVERYTHING", "problem", "uncovered"]
 
-EVERYTHING = (Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",)))
+EVERYTHING = (PolicyRule(("*",), ("*",), ("*",)), PolicyRule(("*",), paths=("*",)))
 
 # Permissions (groups times resources times names, and paths times verbs) of one role that are compared one by one, in some tenths
 # of a second; upstream has no limit. Each rule beyond that must be covered by a single rule of the user.
 _MAX_PERMISSIONS = 50_000
 
 
-def problem(user: UserInfo, found: Found, wanted: Sequence[Rule], resource: str) -> str | None:
+def problem(user: UserInfo, found: FoundRules, wanted: Sequence[PolicyRule], resource: str) -> str | None:
     """Why the user, who has `found`, can't grant `wanted`; None if nothing is missing. resource: of the request."""
     missing = uncovered(found.rules, wanted)
     if not missing:
@@ -36,9 +36,9 @@ def problem(user: UserInfo, found: Found, wanted: Sequence[Rule], resource: str)
     return f"{message}; resolution errors: [{trouble}]" if trouble else message
 
 
-def uncovered(owned: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
+def uncovered(owned: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
     """What `owned` lacks of `wanted`, in rules of one permission each."""
-    missing: list[Rule] = []
+    missing: list[PolicyRule] = []
     compared = 0
     for rule in wanted:
         if any(_covers(each, rule) for each in owned):
@@ -53,7 +53,7 @@ def uncovered(owned: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
     return missing
 
 
-def _missing_on_resources(owned: Sequence[Rule], rule: Rule) -> Iterator[Rule]:
+def _missing_on_resources(owned: Sequence[PolicyRule], rule: PolicyRule) -> Iterator[PolicyRule]:
     for group in rule.groups:
         in_group = [each for each in owned if _has_all(each.groups, (group,))]
         for resource in rule.resources:
@@ -63,26 +63,26 @@ def _missing_on_resources(owned: Sequence[Rule], rule: Rule) -> Iterator[Rule]:
             for verb in rule.verbs:
                 for name, known in zip(names, verbs, strict=True):
                     if verb not in known and "*" not in known:
-                        yield Rule((verb,), (group,), (resource,), name)
+                        yield PolicyRule((verb,), (group,), (resource,), name)
 
 
-def _has_name(rule: Rule, name: tuple[str, ...]) -> bool:
+def _has_name(rule: PolicyRule, name: tuple[str, ...]) -> bool:
     """name: one, or none for all objects."""
     return not rule.names or (len(name) == 1 and name[0] in rule.names)
 
 
-def _missing_on_paths(owned: Sequence[Rule], rule: Rule) -> Iterator[Rule]:
+def _missing_on_paths(owned: Sequence[PolicyRule], rule: PolicyRule) -> Iterator[PolicyRule]:
     for path in rule.paths:
         for verb in rule.verbs:
-            single = Rule((verb,), paths=(path,))
+            single = PolicyRule((verb,), paths=(path,))
             if not any(_covers(each, single) for each in owned):
                 yield single
 
 
-def _compact(rules: Iterable[Rule]) -> list[Rule]:
+def _compact(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
     """Rules of one resource, or of one object of it, become one rule."""
-    verbs: dict[Rule, list[str]] = {}
-    others: list[Rule] = []
+    verbs: dict[PolicyRule, list[str]] = {}
+    others: list[PolicyRule] = []
     for rule in rules:
         if rule.paths or len(rule.groups) != 1 or len(rule.resources) != 1 or len(rule.names) > 1:
             others.append(rule)
@@ -91,7 +91,7 @@ def _compact(rules: Iterable[Rule]) -> list[Rule]:
     return others + [replace(rule, verbs=tuple(found)) for rule, found in verbs.items()]
 
 
-def _covers(owned: Rule, wanted: Rule) -> bool:
+def _covers(owned: PolicyRule, wanted: PolicyRule) -> bool:
     """Whether one rule includes all of another."""
     return (
         _has_all(owned.verbs, wanted.verbs)
@@ -113,7 +113,7 @@ def _covers_resource(known: tuple[str, ...], wanted: str) -> bool:
     return bool(slash) and f"*/{subresource}" in known
 
 
-def _text(rule: Rule) -> str:
+def _text(rule: PolicyRule) -> str:
     members = {
         "APIGroups": rule.groups,
         "Resources": rule.resources,

@@ -21,7 +21,7 @@ from aggserver.authorization.attributes import Attributes
 from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONMapping, JSONObject
 
-__all__ = ["GROUP", "ROLES", "Found", "Granted", "MissingRole", "Policy", "Rule"]
+__all__ = ["GROUP", "ROLES", "FoundRules", "Granted", "MissingRole", "Policy", "PolicyRule"]
 
 GROUP = "rbac.authorization.k8s.io"
 # kind -> resource
@@ -36,7 +36,7 @@ _KEPT_LENGTH = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PolicyRule:
     """A PolicyRule: verbs on resources of API groups, or on paths. `*` matches all, `*/scale` that subresource of all resources;
     a path may end with `*`. names: of objects; empty for all of them.
     """
@@ -48,7 +48,7 @@ class Rule:
     paths: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, rule: JSONMapping) -> Rule:
+    def of(cls, rule: JSONMapping) -> PolicyRule:
         members = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
         return cls(*(tuple(rule.get(member) or ()) for member in members))
 
@@ -62,13 +62,13 @@ class Rule:
         return {**{name: list(values) for name, values in members.items() if values}, "verbs": list(self.verbs)}
 
     def allows(self, attributes: Attributes) -> bool:
-        return self.concerns(attributes) and (not attributes.resource or not self.names or attributes.name in self.names)
+        return self.concerns(attributes) and (not attributes.on_resource or not self.names or attributes.name in self.names)
 
     def concerns(self, attributes: Attributes) -> bool:
         """Whether it allows this for some object: `allows` without regard to the object's name."""
         if not _has(self.verbs, attributes.verb):
             return False
-        if not attributes.resource:
+        if not attributes.on_resource:
             return any(covers_path(path, attributes.path) for path in self.paths)
         if not _has(self.groups, attributes.group):
             return False
@@ -85,7 +85,7 @@ class MissingRole(NamedTuple):
     name: str
 
     def text(self, resource: str) -> str:
-        """resource: see `Found.trouble`."""
+        """resource: see `FoundRules.trouble`."""
         if self.kind not in ROLES:
             return f"unsupported role reference kind: {quote(self.kind)}"
         return f"{resource or self.kind.lower()}.{GROUP} {quote(self.name)} not found"
@@ -94,18 +94,18 @@ class MissingRole(NamedTuple):
 class Granted(NamedTuple):
     """A rule, and what gives it to the user: the reason of a decision."""
 
-    rule: Rule
+    rule: PolicyRule
     reason: str
 
 
-class Found(NamedTuple):
+class FoundRules(NamedTuple):
     """What a user has in a namespace: rules, and roles that should have had some."""
 
     granted: Sequence[Granted]
     missing: Sequence[MissingRole]
 
     @property
-    def rules(self) -> list[Rule]:
+    def rules(self) -> list[PolicyRule]:
         return [each.rule for each in self.granted]
 
     def trouble(self, resource: str = "") -> str:
@@ -145,10 +145,10 @@ class Policy:
 
     def __init__(self, objects: Iterable[JSONMapping] = ()) -> None:
         """objects: of the four kinds."""
-        self._roles: dict[tuple[str, str, str], tuple[Rule, ...]] = {}
+        self._roles: dict[tuple[str, str, str], tuple[PolicyRule, ...]] = {}
         self._bindings: dict[tuple[str, str], _Binding] = {}  # by namespace, '' for the whole cluster, and name
         self._of_subjects: dict[tuple[str, str], dict[str, _Binding]] = {}  # by namespace and subject, then by name
-        self._found: dict[tuple[str, tuple[str, ...], str], Found] = {}
+        self._found: dict[tuple[str, tuple[str, ...], str], FoundRules] = {}
         self._answers: dict[tuple[str | tuple[str, ...], ...], _Answer] = {}
         for obj in objects:
             self.put(obj)
@@ -167,7 +167,7 @@ class Policy:
         if kind in ROLES:
             rules = []
             for rule in obj.get("rules") or ():
-                rules.append(Rule.of(rule))
+                rules.append(PolicyRule.of(rule))
                 yield
             self._roles[kind, namespace, name] = tuple(rules)
         else:
@@ -194,7 +194,7 @@ class Policy:
                 return reason
         return None
 
-    def found(self, user: UserInfo, namespace: str) -> Found:
+    def found(self, user: UserInfo, namespace: str) -> FoundRules:
         """What the user has in this namespace, the rules for the whole cluster first. namespace: '' for these alone."""
         key = (user.name, user.groups, namespace)
         found = self._found.get(key)
@@ -209,19 +209,19 @@ class Policy:
     def _answer(self, attributes: Attributes) -> _Answer:
         user, verb, namespace = attributes.user, attributes.verb, attributes.namespace
         of_resource = (attributes.group, attributes.resource, attributes.subresource, namespace)
-        what = (verb, *of_resource) if attributes.resource else (verb, attributes.path)
+        what = (verb, *of_resource) if attributes.on_resource else (verb, attributes.path)
         key = (user.name, user.groups, *what)
         answer = self._answers.get(key)
         if answer is None:
             granted = [each for each in self.found(user, namespace).granted if each.rule.concerns(attributes)]
-            answer = tuple((each.rule.names if attributes.resource else (), each.reason) for each in granted)
+            answer = tuple((each.rule.names if attributes.on_resource else (), each.reason) for each in granted)
             if _may_be_kept(user, *what):
                 if len(self._answers) >= _KEPT_QUESTIONS:
                     self._answers.clear()
                 self._answers[key] = answer
         return answer
 
-    def _find(self, user: UserInfo, namespace: str) -> Found:
+    def _find(self, user: UserInfo, namespace: str) -> FoundRules:
         granted: list[Granted] = []
         missing: list[MissingRole] = []
         keys = [_user_key(user.name), *map(_group_key, user.groups)]
@@ -235,7 +235,7 @@ class Policy:
                     continue
                 reason = f"{binding.source} to {binding.subject(keys)}"
                 granted += [Granted(rule, reason) for rule in rules]
-        return Found(granted, missing)
+        return FoundRules(granted, missing)
 
     def _bind(self, namespace: str, name: str, obj: JSONMapping) -> Iterator[None]:
         """First those whom the binding names now, then those whom it does not name any more."""

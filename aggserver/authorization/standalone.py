@@ -22,23 +22,23 @@ from aggserver.authorization.delegating import ALLOWED, HEALTH_PATHS, Decision, 
 
 # Imported with the first request of somebody who is no administrator.
 if TYPE_CHECKING:
-    from aggserver.authorization.rbac import Policy, Rule
+    from aggserver.authorization.rbac import Policy, PolicyRule
 
-__all__ = ["RuleResolver", "Rules", "StandaloneAuthorizer", "bootstrap_policy"]
+__all__ = ["ResolvedRules", "RuleResolver", "StandaloneAuthorizer", "bootstrap_policy"]
 
 _NODE_PREFIX, _NODE_GROUP = "system:node:", "system:nodes"
 
 
-class Rules(NamedTuple):
+class ResolvedRules(NamedTuple):
     """What a user may do in a namespace. trouble: why something may be missing; incomplete: whether something surely is."""
 
-    rules: list[Rule]
+    rules: list[PolicyRule]
     incomplete: bool = False
     trouble: str = ""
 
 
 class RuleResolver(Protocol):
-    async def rules_for(self, user: UserInfo, namespace: str) -> Rules: ...
+    async def rules_for(self, user: UserInfo, namespace: str) -> ResolvedRules: ...
 
 
 async def bootstrap_policy() -> Policy:
@@ -80,11 +80,11 @@ class StandaloneAuthorizer:
                 reasons += [f"RBAC: {trouble}"] if trouble else []
         return Decision(False, "\n".join(reasons))
 
-    async def rules_for(self, user: UserInfo, namespace: str) -> Rules:
+    async def rules_for(self, user: UserInfo, namespace: str) -> ResolvedRules:
         """What the user may do in the namespace. As upstream, what passes before the modes are asked is not in it."""
         from aggserver.authorization.escalation import EVERYTHING
 
-        rules: list[Rule] = []
+        rules: list[PolicyRule] = []
         troubles: list[str] = []
         incomplete = False
         for mode in self._modes:
@@ -97,4 +97,6 @@ class StandaloneAuthorizer:
                 found = (await self._policy()).found(user, namespace)
                 rules += found.rules
                 troubles += filter(None, [found.trouble()])
-        return Rules(rules, incomplete, troubles[0] if len(troubles) == 1 else f"[{', '.join(troubles)}]" if troubles else "")
+        return ResolvedRules(
+            rules, incomplete, troubles[0] if len(troubles) == 1 else f"[{', '.join(troubles)}]" if troubles else ""
+        )

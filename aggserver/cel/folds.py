@@ -16,7 +16,7 @@ from aggserver.cel.ast import Call, Comprehension, Expr, Ident, List, Map, child
 from aggserver.cel.constants import NOT_CONSTANT, Constants
 from aggserver.cel.runtime_cost import CREATE_LIST
 from aggserver.cel.types import Kind, Type
-from aggserver.cel.writer import Code, Writer
+from aggserver.cel.writer import Code, CodeWriter
 
 __all__ = ["Folds", "Variable"]
 
@@ -31,7 +31,7 @@ class Variable:
     """Whether it is an element of a list or map, and so may be a value of an object that is not converted to CEL yet."""
 
 
-class Folds(Writer):
+class Folds(CodeWriter):
     constants: Constants
     scope: dict[str, Variable]
     """The variables of the enclosing macros, by name."""

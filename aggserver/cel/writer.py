@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-__all__ = ["Caught", "Code", "Writer"]
+__all__ = ["Caught", "Code", "CodeWriter"]
 
 # Python allows 20 nested loops and tries, and 100 levels of indentation.
 _DEEPEST_BLOCK, _DEEPEST_LINE = 12, 50
@@ -45,7 +45,7 @@ class Caught:
         self.lines.insert(self.start, _Line(self.indent, text))
 
 
-class Writer:
+class CodeWriter:
     def __init__(self, *, catches: bool) -> None:
         self.catches = catches
         self.constant_names: dict[str, Any] = {}

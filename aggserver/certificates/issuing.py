@@ -23,8 +23,8 @@ from aggserver.authentication.x509 import is_signed_rightly
 __all__ = [
     "BACKDATE_SECONDS",
     "KeyPair",
-    "Names",
-    "RequestError",
+    "SigningRequestError",
+    "SubjectNames",
     "issue_client",
     "issue_serving",
     "load_key",
@@ -48,7 +48,7 @@ _SHORT_SECONDS = 8 * 3600
 _KEY_USAGES = frozenset({"digital signature", "key encipherment"})
 
 
-class RequestError(ValueError):
+class SigningRequestError(ValueError):
     """A certificate signing request that can't be signed."""
 
 
@@ -61,20 +61,20 @@ class KeyPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class SubjectNames:
     """The DNS names and IP addresses that a serving certificate is valid for, in any order."""
 
     dns: tuple[str, ...]
     ips: tuple[str, ...] = ()
 
     @classmethod
-    def for_service(cls, service: str, namespace: str, *extra: str) -> Names:
+    def for_service(cls, service: str, namespace: str, *extra: str) -> SubjectNames:
         """The names by which a cluster reaches a service. extra: further names or addresses."""
         own = (f"{service}.{namespace}.svc", f"{service}.{namespace}.svc.cluster.local", f"{service}.{namespace}", service)
         return cls.of(*own, *extra)
 
     @classmethod
-    def of(cls, *hosts: str) -> Names:
+    def of(cls, *hosts: str) -> SubjectNames:
         """hosts: names or addresses."""
         ips = tuple(host for host in hosts if _is_ip(host))
         return cls(tuple(host for host in hosts if host not in ips), ips)
@@ -109,12 +109,12 @@ def sign_request(
     """A client certificate (PEM) for a certificate signing request, with its subject and key.
 
     seconds: how long it holds, at most. It begins five minutes before `now`, and ends that much earlier unless its life is short.
-    usages: as in a CertificateSigningRequest. refused_group: which no subject may be in. Raises RequestError.
+    usages: as in a CertificateSigningRequest. refused_group: which no subject may be in. Raises SigningRequestError.
     """
     try:
         request = x509.load_pem_x509_csr(request_pem)
         if not is_signed_rightly(request):
-            raise RequestError("unable to verify certificate request signature")
+            raise SigningRequestError("unable to verify certificate request signature")
         extensions: list[tuple[x509.ExtensionType, bool]] = []
         if not _KEY_USAGES.isdisjoint(usages):
             # Always with digital signature, with which a client authenticates: Go does not look at the key usage, but OpenSSL,
@@ -123,12 +123,12 @@ def sign_request(
         names = (each for each in request.extensions if isinstance(each.value, x509.SubjectAlternativeName))
         extensions.extend((each.value, each.critical) for each in names)
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise RequestError(f"unable to parse certificate request: {error}") from None
+        raise SigningRequestError(f"unable to parse certificate request: {error}") from None
     if refused_group in requested_groups(request_pem):
-        raise RequestError(f"use of kubernetes.io/kube-apiserver-client signer with {refused_group} group is not allowed")
+        raise SigningRequestError(f"use of kubernetes.io/kube-apiserver-client signer with {refused_group} group is not allowed")
     key = request.public_key()
     if not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey):
-        raise RequestError("unable to sign a certificate for a key that is neither RSA nor ECDSA")
+        raise SigningRequestError("unable to sign a certificate for a key that is neither RSA nor ECDSA")
     end = now + seconds - (0 if seconds < _SHORT_SECONDS else _SIGNED_BACKDATE_SECONDS)
     times = now - _SIGNED_BACKDATE_SECONDS, end
     signed = _signed(ca, request.subject, key, extensions, ExtendedKeyUsageOID.CLIENT_AUTH, *times)
@@ -140,7 +140,7 @@ def requested_groups(request_pem: bytes) -> list[str]:
     try:
         subject = x509.load_pem_x509_csr(request_pem).subject
     except UnsupportedAlgorithm as error:
-        raise RequestError(str(error)) from None
+        raise SigningRequestError(str(error)) from None
     return [str(one.value) for one in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
 
 

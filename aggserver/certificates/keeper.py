@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from aggserver.certificates.issuing import BACKDATE_SECONDS, KeyPair, Names, issue_serving, load_key, new_ca
+from aggserver.certificates.issuing import BACKDATE_SECONDS, KeyPair, SubjectNames, issue_serving, load_key, new_ca
 from aggserver.certificates.store import (
     CA_CERT,
     CA_KEY,
@@ -59,7 +59,7 @@ class CertificateKeeper:
     names: what the serving certificate is for. clock: seconds since the epoch.
     """
 
-    def __init__(self, store: CertificateStore, names: Names, clock: Callable[[], float]) -> None:
+    def __init__(self, store: CertificateStore, names: SubjectNames, clock: Callable[[], float]) -> None:
         self._store = store
         self._names = names
         self._clock = clock

@@ -64,6 +64,9 @@ class Cluster(Protocol):
         """GET `path`: the value of one header of the response, '' if it is not there. Raises as `request` does."""
 
     def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[dict[str, Any], None]:
-        """The events of a watch, as `{"type": ..., "object": ...}`, until the server ends it. Raises as `request` does."""
+        """The events of a watch, as `{"type": ..., "object": ...}`, until the server ends it. Raises as `request` does.
+
+        query: must have `timeoutSeconds`, after which the server is to end it. If it does not, Unreachable is raised.
+        """
 
     async def close(self) -> None: ...

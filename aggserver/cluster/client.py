@@ -13,7 +13,7 @@ import logging
 import os
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -21,7 +21,13 @@ import orjson
 from yarl import URL
 
 from aggserver.cluster import ClusterError, Unreachable
-from aggserver.cluster.configuration import ConfigurationError, Credentials, InClusterSource, KubeconfigSource, Source
+from aggserver.cluster.configuration import (
+    ClientCredentials,
+    ConfigurationError,
+    ConfigurationSource,
+    InClusterSource,
+    KubeconfigSource,
+)
 
 __all__ = ["ClusterClient", "connect"]
 
@@ -35,6 +41,12 @@ IDLE_SECONDS = 50.0
 # Enough for the reviews of a burst of requests, and the watches.
 MAX_CONNECTIONS = 100
 
+# kube-apiserver sends the headers of a watch at once, after at most 15 s in the queues of API priority and fairness.
+HEADERS_SECONDS = 30.0
+# How much later than it was asked to, a watch may end: so an API server that hangs is noticed, for which a proxy in between
+# answers TCP's keepalive. client-go sends pings of HTTP/2 for that, which aiohttp does not have.
+LATE_SECONDS = 10.0
+
 # TCP keepalive notices a peer that vanished after 30 + 3 x 10 s. Without it a watch would wait for such a peer for ever.
 KEEPALIVE_IDLE_SECONDS = 30
 KEEPALIVE_INTERVAL_SECONDS = 10
@@ -43,14 +55,27 @@ KEEPALIVE_PROBES = 3
 
 async def connect(kubeconfig: str, user_agent: str) -> ClusterClient:
     """A client for the kubeconfig's cluster or, if '', the cluster of this pod. Sends nothing yet. Raises ConfigurationError."""
-    source: Source = KubeconfigSource(kubeconfig) if kubeconfig else InClusterSource()
+    source: ConfigurationSource = KubeconfigSource(kubeconfig) if kubeconfig else InClusterSource()
     return ClusterClient(source, await source.load(), user_agent)
 
 
 class ClusterClient:
-    """Must be created on the event loop that uses it. Reloads its credentials when their files change and after a 401."""
+    """Must be created on the event loop that uses it. Reloads its credentials when their files change and after a 401.
 
-    def __init__(self, source: Source, credentials: Credentials, user_agent: str) -> None:
+    headers_seconds, late_seconds: of watches.
+    """
+
+    def __init__(
+        self,
+        source: ConfigurationSource,
+        credentials: ClientCredentials,
+        user_agent: str,
+        *,
+        headers_seconds: float = HEADERS_SECONDS,
+        late_seconds: float = LATE_SECONDS,
+    ) -> None:
+        self._headers_seconds = headers_seconds
+        self._late_seconds = late_seconds
         self._source = source
         self._credentials = credentials
         self._loading = asyncio.Lock()
@@ -93,8 +118,13 @@ class ClusterClient:
             return response.headers.get(name, "")
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[dict[str, Any], None]:
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
-        async with self._answer("GET", path, query, None, limits) as response:
+        limits = aiohttp.ClientTimeout(total=float(query["timeoutSeconds"]) + self._late_seconds, sock_connect=CONNECT_SECONDS)
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(self._headers_seconds):
+                    response = await stack.enter_async_context(self._answer("GET", path, query, None, limits))
+            except TimeoutError:
+                raise Unreachable(f"{self._where(path)}: the watch has not begun within {self._headers_seconds:g} s") from None
             rest = b""
             async for chunk in response.content.iter_any():
                 *lines, rest = (rest + chunk).split(b"\n")
@@ -132,7 +162,7 @@ class ClusterClient:
 
     async def _send(
         self,
-        credentials: Credentials,
+        credentials: ClientCredentials,
         method: str,
         path: str,
         query: Mapping[str, str],
@@ -154,7 +184,7 @@ class ClusterClient:
             proxy=credentials.proxy or None,
         )
 
-    async def _reload(self, stale: Credentials) -> None:
+    async def _reload(self, stale: ClientCredentials) -> None:
         """Load the credentials again, once for all requests that found them stale."""
         async with self._loading:
             if self._credentials is not stale:

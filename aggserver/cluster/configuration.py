@@ -1,8 +1,8 @@
 """Credentials for the hosting API server: from the files of a pod's service account, or from a kubeconfig.
 
-`client.py` loads `Credentials` from a `Source` at the start, after `changed()` reports that files were replaced, and after a 401.
-The service account's files are read without a library. A kubeconfig, which may have exec plugins and auth providers, is read with
-`kubernetes.aio.config`; this is the only use of that library, and it is imported only then.
+`client.py` loads `ClientCredentials` from a `ConfigurationSource` at the start, after `changed()` reports that files were
+replaced, and after a 401. The service account's files are read without a library. A kubeconfig, which may have exec plugins and
+auth providers, is read with `kubernetes.aio.config`; this is the only use of that library, and it is imported only then.
 Source: k8s.io/client-go rest/config.go (InClusterConfig), transport/token_source.go, v0.36.3.
 """
 
@@ -18,7 +18,14 @@ from typing import Any, Protocol
 from aggserver import disk
 from aggserver.errors import AggserverError
 
-__all__ = ["SERVICE_ACCOUNT_FOLDER", "ConfigurationError", "Credentials", "InClusterSource", "KubeconfigSource", "Source"]
+__all__ = [
+    "SERVICE_ACCOUNT_FOLDER",
+    "ClientCredentials",
+    "ConfigurationError",
+    "ConfigurationSource",
+    "InClusterSource",
+    "KubeconfigSource",
+]
 
 SERVICE_ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -28,7 +35,7 @@ class ConfigurationError(AggserverError):
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class ClientCredentials:
     """`server` is a URL without a trailing slash. `authorization` is the header's value, '' for none.
 
     `server_name` is the name to verify the certificate for, '' for the URL's host.
@@ -41,8 +48,8 @@ class Credentials:
     proxy: str = ""
 
 
-class Source(Protocol):
-    async def load(self) -> Credentials:
+class ConfigurationSource(Protocol):
+    async def load(self) -> ClientCredentials:
         """Read all files. Raises ConfigurationError; after that, `changed` is false until the files change again."""
 
     def changed(self) -> bool:
@@ -60,7 +67,7 @@ class InClusterSource:
         self._ca_pem = ""
         self._tls: ssl.SSLContext | None = None
 
-    async def load(self) -> Credentials:
+    async def load(self) -> ClientCredentials:
         host = self._environment.get("KUBERNETES_SERVICE_HOST", "")
         port = self._environment.get("KUBERNETES_SERVICE_PORT", "")
         if not host or not port:
@@ -74,7 +81,7 @@ class InClusterSource:
             # Keep the context while the CA is the same, because connections are pooled by context.
             self._tls = _client_context(str(self._ca), ca_pem=pem)
             self._ca_pem = pem
-        return Credentials(f"https://{f'[{host}]' if ':' in host else host}:{port}", self._tls, f"Bearer {token}")
+        return ClientCredentials(f"https://{f'[{host}]' if ':' in host else host}:{port}", self._tls, f"Bearer {token}")
 
     def changed(self) -> bool:
         return self._signatures() != self._seen
@@ -92,7 +99,7 @@ class KubeconfigSource:
         self._made_from: tuple[Any, ...] = ()
         self._tls: ssl.SSLContext | None = None
 
-    async def load(self) -> Credentials:
+    async def load(self) -> ClientCredentials:
         from kubernetes.aio.client import Configuration
         from kubernetes.aio.config import ConfigException, load_kube_config
 
@@ -111,7 +118,7 @@ class KubeconfigSource:
         except Exception as error:
             # The library does not validate the file, so an invalid one can raise any exception.
             raise ConfigurationError(f"{os.pathsep.join(map(str, self._paths))} is not a kubeconfig") from error
-        return Credentials(
+        return ClientCredentials(
             found.host.rstrip("/"),
             self._context_for(found) if found.host.startswith("https") else None,
             found.api_key.get("BearerToken", ""),

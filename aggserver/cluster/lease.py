@@ -1,7 +1,8 @@
 """Lease: of several servers, one at a time works, as long as it renews a Lease of the cluster.
 
 Whether a Lease has expired is judged by when this server saw it change, not by the times in it, because the clocks of machines
-differ. The holder gives up before the others may take over: it stops working RENEW_SECONDS after its last renewal.
+differ. The holder gives up before the others may take over: it stops working RENEW_SECONDS after it sent its last renewal,
+whatever it waits for then. Others count from when they see that renewal, which is later than it was sent.
 Source: k8s.io/client-go tools/leaderelection/leaderelection.go, v0.36.3.
 """
 
@@ -12,7 +13,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.pacing import Sleep
@@ -24,10 +25,14 @@ __all__ = ["Lease", "LeaseError"]
 
 log = logging.getLogger("aggserver.lease")
 
+T = TypeVar("T")
+
 # As kube-controller-manager: seconds after which others take over, within which the holder must renew, and between attempts.
 LEASE_SECONDS = 15
 RENEW_SECONDS = 10.0
 RETRY_SECONDS = 2.0
+# For an attempt, which is a read and a write: so that a second one fits in, if the first one hangs.
+ATTEMPT_SECONDS = RENEW_SECONDS / 2
 CONFIRMATIONS = 3
 
 GRANT = (
@@ -63,6 +68,7 @@ class Lease:
         # The state of the Lease that was seen last, and when.
         self._seen: JSONObject = {}
         self._seen_at = 0.0
+        self._renewed = 0.0  # when the last write was sent that renewed the Lease
         self._told = ""
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -71,7 +77,7 @@ class Lease:
         An error of `work` is raised.
         """
         while True:
-            while not await self._attempt():
+            while not await self._attempt(ATTEMPT_SECONDS):
                 await self._sleep(RETRY_SECONDS)
             log.info("holding the Lease %s: this server moves definitions", self._name)
             working = asyncio.create_task(work())
@@ -105,19 +111,21 @@ class Lease:
 
     async def _renew(self) -> None:
         """Returns when the Lease could not be renewed in time, or somebody else has it."""
-        renewed = self._clock()
-        while self._clock() - renewed < RENEW_SECONDS:
-            await self._sleep(RETRY_SECONDS)
-            if await self._attempt():
-                renewed = self._clock()
-            elif self._seen.get("holderIdentity") not in ("", None, self._identity):
+        while (left := self._left()) > 0:
+            await self._sleep(min(RETRY_SECONDS, left))
+            if (left := self._left()) <= 0 or await self._attempt(min(ATTEMPT_SECONDS, left)):
+                continue
+            if self._seen.get("holderIdentity") not in ("", None, self._identity):
                 return
 
-    async def _attempt(self) -> bool:
-        """Acquire or renew. Returns whether this server holds the Lease now."""
+    def _left(self) -> float:
+        """The seconds for which this server still holds the Lease without a renewal."""
+        return self._renewed + RENEW_SECONDS - self._clock()
+
+    async def _attempt(self, seconds: float) -> bool:
+        """Acquire or renew. Returns whether this server holds the Lease now. It takes no longer than `seconds`."""
         try:
-            async with asyncio.timeout(RENEW_SECONDS / 2):
-                held = await self._write()
+            held = await self._within(seconds, self._write())
         except (ClusterError, Unreachable, TimeoutError) as error:
             if isinstance(error, ClusterError) and error.code in (404, 409):
                 return False  # somebody else was faster
@@ -137,7 +145,7 @@ class Lease:
             "leaseDurationSeconds", LEASE_SECONDS
         ):
             return False
-        now = self._time()
+        began, now = self._clock(), self._time()
         spec = {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": LEASE_SECONDS,
@@ -146,6 +154,7 @@ class Lease:
             "leaseTransitions": before.get("leaseTransitions", 0) + (0 if holder == self._identity or found is None else 1),
         }
         await self._put(found, spec)
+        self._renewed = max(self._renewed, began)
         return True
 
     async def _put(self, found: JSONObject | None, spec: JSONObject) -> None:
@@ -168,11 +177,29 @@ class Lease:
     async def _release(self) -> None:
         """So that another server need not wait. It may fail: then the others wait."""
         with contextlib.suppress(ClusterError, Unreachable, TimeoutError):
-            async with asyncio.timeout(RETRY_SECONDS):
-                found = await self._read()
-                if found is not None and (found.get("spec") or {}).get("holderIdentity") == self._identity:
-                    freed = {**found["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._time()}
-                    await self._put(found, freed)
+            await self._within(RETRY_SECONDS, self._free())
+
+    async def _free(self) -> None:
+        found = await self._read()
+        if found is not None and (found.get("spec") or {}).get("holderIdentity") == self._identity:
+            freed = {**found["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._time()}
+            await self._put(found, freed)
+
+    async def _within(self, seconds: float, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` returns, if that takes no longer by this server's clock. Raises TimeoutError, and what `work` raises."""
+        working, ending = asyncio.create_task(work), asyncio.create_task(self._sleep_for(seconds))
+        try:
+            await asyncio.wait([working, ending], return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise TimeoutError
+            return working.result()
+        finally:
+            working.cancel()
+            ending.cancel()
+            await asyncio.wait([working, ending])
+
+    async def _sleep_for(self, seconds: float) -> None:
+        await self._sleep(seconds)
 
     def _time(self) -> str:
         seconds, part = divmod(self._now(), 1.0)

@@ -9,6 +9,7 @@ Source: k8s.io/client-go tools/cache/reflector.go, v0.36.3.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random as randomness
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +23,8 @@ from aggserver.meta.json_types import JSONObject
 
 __all__ = ["OnError", "OnState", "Reflector", "key_of"]
 
+log = logging.getLogger("aggserver.cluster")
+
 # The objects by key (`namespace/name`, or the name) and the keys that were added, modified or deleted since the last call.
 # The reflector goes on to change the mapping: read it during the call, and do not keep it.
 OnState = Callable[[Mapping[str, JSONObject], AbstractSet[str]], None]
@@ -30,8 +33,13 @@ OnState = Callable[[Mapping[str, JSONObject], AbstractSet[str]], None]
 OnError = Callable[[ClusterError | Unreachable | None], None]
 
 # timeoutSeconds of a watch is chosen at random between this and twice this, as in client-go, so that after a restart of an API
-# server its clients do not all reconnect at the same time again.
-WATCH_SECONDS = 300
+# server its clients do not all reconnect at the same time again. client-go has 300. A watch that hangs is noticed when it should
+# have ended, and it may be the one of what this server trusts: so these are short, and a dozen cost 8 requests a minute.
+WATCH_SECONDS = 60
+
+# After failures for so long it lists again, which shows at once that the copy is right. A watch that is resumed shows it only
+# with its first bookmark, a minute later, and the version to resume from is old by then.
+LIST_AGAIN_SECONDS = 60.0
 
 # A shorter watch without an event counts as a failure, because retrying it immediately could become a busy loop.
 SHORT_WATCH_SECONDS = 1.0
@@ -70,6 +78,8 @@ class Reflector:
         self._random = random
         self._objects: dict[str, JSONObject] = {}
         self._failing = False
+        self._failing_since = 0.0
+        self._unexpected = ""  # the last exception that is none of a request
         # The resourceVersion to watch from; '' if the collection must be listed first.
         self._version = ""
         # Whether the present attempt received anything, which resets the backoff.
@@ -84,6 +94,12 @@ class Reflector:
                 await self._list_and_watch()
             except (ClusterError, Unreachable) as error:
                 self._failed(error)
+            except Exception as error:
+                # Whatever it is, the copy would be old for ever without another attempt, which begins with a list.
+                if repr(error) != self._unexpected:
+                    log.exception("an answer of the cluster for %s can't be used", self._path)
+                self._unexpected = repr(error)
+                self._failed(ClusterError(422, "", f"{self._path}: what was answered can't be used: {error!r}"))
             if self._progress:
                 pauses = RECONNECT.pauses(self._random)
             else:
@@ -100,10 +116,15 @@ class Reflector:
             self._version = ""
             if error.code == 410:
                 return  # the resourceVersion has expired, which is no error after a long interruption
+        if not self._failing:
+            self._failing_since = self._clock()
+        elif self._clock() - self._failing_since > LIST_AGAIN_SECONDS:
+            self._version = ""
         self._failing = True
         self._on_error(error)
 
     def _recovered(self) -> None:
+        self._unexpected = ""
         if self._failing:
             self._failing = False
             self._on_error(None)

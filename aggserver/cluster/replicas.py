@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from aggserver.cluster import Cluster, ClusterError
 from aggserver.cluster.client import ClusterClient
-from aggserver.cluster.configuration import Credentials, InClusterSource, KubeconfigSource, Source
+from aggserver.cluster.configuration import ClientCredentials, ConfigurationSource, InClusterSource, KubeconfigSource
 
 __all__ = ["Connect", "Replicas", "connect_each", "endpoints"]
 
@@ -104,14 +104,14 @@ class Replicas:
 
 
 class _AtReplica:
-    """The credentials of the kubeconfig, or of the pod, for another URL. A `Source`."""
+    """The credentials of the kubeconfig, or of the pod, for another URL. A `ConfigurationSource`."""
 
     def __init__(self, kubeconfig: str, url: str) -> None:
-        self._source: Source = KubeconfigSource(kubeconfig) if kubeconfig else InClusterSource()
+        self._source: ConfigurationSource = KubeconfigSource(kubeconfig) if kubeconfig else InClusterSource()
         self._name = "" if kubeconfig else NAME_IN_CLUSTER
         self._url = url
 
-    async def load(self) -> Credentials:
+    async def load(self) -> ClientCredentials:
         found = await self._source.load()
         # The address of a single kube-apiserver need not be in its certificate; the address that all share is.
         name = found.server_name or self._name or urlsplit(found.server).hostname or ""

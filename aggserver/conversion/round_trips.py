@@ -16,7 +16,7 @@ from aggserver.cel.values import MISSING
 from aggserver.conversion.converter import ConversionError
 from aggserver.conversion.field_path import FieldPath
 from aggserver.conversion.rule_compilation import Compiled
-from aggserver.conversion.rules import Conversion, taken, written
+from aggserver.conversion.rules import VersionPair, taken, written
 from aggserver.conversion.rules_converter import RulesConverter
 from aggserver.meta import codec
 from aggserver.meta.errors import ObjectTooLarge
@@ -80,7 +80,7 @@ class _Trial:
         self._left = _MOST_COST * budget
         self._converter = RulesConverter(kind, compiled, schemas, budget, self._spend)
 
-    def conversion(self, conversion: Conversion, most: int) -> None:
+    def conversion(self, conversion: VersionPair, most: int) -> None:
         schema = self._schemas[conversion.from_]
         changed = [path.parts for change in conversion.changes for path in (*taken(change), *written(change))]
         for sample in samples(schema.structural, most, changed):
@@ -91,7 +91,7 @@ class _Trial:
                 self.tried += 1
                 self._try(obj, conversion)
 
-    def _object(self, sample: JSONObject, conversion: Conversion) -> JSONObject | None:
+    def _object(self, sample: JSONObject, conversion: VersionPair) -> JSONObject | None:
         """The sample as a stored object; None if it would be refused."""
         metadata: JSONObject = {"name": "sample", "annotations": {}, "labels": {}}
         for change in conversion.changes:
@@ -119,7 +119,7 @@ class _Trial:
         # Samples cost something even where expressions do not.
         self._left -= cost
 
-    def _try(self, obj: JSONObject, conversion: Conversion) -> None:
+    def _try(self, obj: JSONObject, conversion: VersionPair) -> None:
         from_, to = conversion.from_, conversion.to
         there = self._converted(copy.deepcopy(obj), from_, to, obj)
         if there is None:

@@ -22,14 +22,14 @@ from aggserver.conversion import rule_types, rules
 from aggserver.conversion.field_path import FieldPath
 from aggserver.conversion.needed_fields import needed_fields
 from aggserver.conversion.rule_types import describe
-from aggserver.conversion.rules import Change, Conversion, Kind, Rules, RulesError
+from aggserver.conversion.rules import FieldChange, RuleKind, Rules, RulesError, VersionPair
 from aggserver.meta import field
 from aggserver.meta.field import FieldError, Path
 from aggserver.schema.decl_type import MAX_REQUEST_SIZE, Declarations, DeclType, declare
 from aggserver.schema.rule_costs import MAX_EXPRESSION, MAX_TOTAL
 from aggserver.schema.structural import TYPE_META, Structural
 
-__all__ = ["METADATA_KEPT", "Compiled", "Cost", "Expression", "Plan", "Step", "compile_rules"]
+__all__ = ["METADATA_KEPT", "Compiled", "ConversionPlan", "ConversionStep", "Cost", "RuleExpression", "compile_rules"]
 
 # Fields that are dropped without the pruner; most definitions have fewer.
 _MOST_SURPLUS = 50
@@ -54,7 +54,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class RuleExpression:
     """needs: fields of `self` without which there is no result."""
 
     program: Program
@@ -62,23 +62,23 @@ class Expression:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ConversionStep:
     """A change that can be run. target: the schema of the field that it writes. kept: see `field_path.take`."""
 
-    change: Change
+    change: FieldChange
     target: Structural
     kept: int = 0
-    value: Expression | None = None
-    when: Expression | None = None
-    steps: tuple[Step, ...] = ()
+    value: RuleExpression | None = None
+    when: RuleExpression | None = None
+    steps: tuple[ConversionStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ConversionPlan:
     """surplus: fields that the other version does not have, so that pruning need not look for them. There may be more."""
 
-    conversion: Conversion
-    steps: tuple[Step, ...]
+    conversion: VersionPair
+    steps: tuple[ConversionStep, ...]
     costs: tuple[Cost, ...]
     surplus: tuple[FieldPath, ...] = ()
 
@@ -88,15 +88,15 @@ class Compiled:
     """plans: all written and derived conversions, by (from, to)."""
 
     rules: Rules
-    plans: Mapping[tuple[str, str], Plan]
+    plans: Mapping[tuple[str, str], ConversionPlan]
 
-    def route(self, from_: str, to: str) -> tuple[Plan, ...]:
+    def route(self, from_: str, to: str) -> tuple[ConversionPlan, ...]:
         return tuple(self.plans[each.from_, each.to] for each in self.rules.route(from_, to))
 
 
 def compile_rules(given: Rules, schemas: Mapping[str, Structural], budget: int = 1) -> Compiled:
     """schemas: of all versions, by name. budget: a factor for all cost limits. Raises RulesError."""
-    plans: dict[tuple[str, str], Plan] = {}
+    plans: dict[tuple[str, str], ConversionPlan] = {}
     errors: list[FieldError] = []
     self_of = cache(lambda version: _Self.of(schemas[version], is_resource=True))
     for pair, conversion in given.conversions.items():
@@ -105,7 +105,7 @@ def compile_rules(given: Rules, schemas: Mapping[str, Structural], budget: int =
         steps = compiler.steps(conversion.changes, source, target, self_of(conversion.from_), is_resource=True)
         compiler.limit_total()
         surplus = (path for path in rule_types.surplus(source, target, FieldPath(())) if path.parts[0] not in TYPE_META)
-        plans[pair] = Plan(conversion, steps, tuple(compiler.costs), tuple(islice(surplus, _MOST_SURPLUS)))
+        plans[pair] = ConversionPlan(conversion, steps, tuple(compiler.costs), tuple(islice(surplus, _MOST_SURPLUS)))
         # The inverse of a conversion that is wrong is wrong in the same place.
         if not conversion.derived or not any(error.path.text.startswith(conversion.path.text) for error in errors):
             errors += compiler.errors
@@ -145,15 +145,15 @@ class _Self:
 class _Compiler:
     """Compiles one conversion, and collects its errors and costs."""
 
-    def __init__(self, conversion: Conversion, budget: int) -> None:
+    def __init__(self, conversion: VersionPair, budget: int) -> None:
         self.errors: list[FieldError] = []
         self.costs: list[Cost] = []
         self._conversion = conversion
         self._budget = budget
 
     def steps(
-        self, changes: Sequence[Change], source: Structural, target: Structural, self_: _Self, *, is_resource: bool
-    ) -> tuple[Step, ...]:
+        self, changes: Sequence[FieldChange], source: Structural, target: Structural, self_: _Self, *, is_resource: bool
+    ) -> tuple[ConversionStep, ...]:
         made = [self._step(change, source, target, self_, is_resource=is_resource) for change in changes]
         at = changes[0].path if changes and not is_resource else self._conversion.path
         covered = set(_covered(changes))
@@ -168,12 +168,14 @@ class _Compiler:
         remedy = "use `each` for its items" if found.is_in_list else "move, set or remove it"
         return f"{found.where or 'self'} is {describe(found.source)} in {from_} and {describe(found.target)} in {to}: {remedy}"
 
-    def _step(self, change: Change, source: Structural, target: Structural, self_: _Self, *, is_resource: bool) -> Step | None:
+    def _step(
+        self, change: FieldChange, source: Structural, target: Structural, self_: _Self, *, is_resource: bool
+    ) -> ConversionStep | None:
         found: dict[str, Structural] = {}
         member = change.kind.value
-        in_target = change.kind in (Kind.SET, Kind.RESTORE)
+        in_target = change.kind in (RuleKind.SET, RuleKind.RESTORE)
         wanted = [(member, change.field, target if in_target else source)]
-        if change.kind is Kind.MOVE or change.kind is Kind.EACH:
+        if change.kind is RuleKind.MOVE or change.kind is RuleKind.EACH:
             wanted.append(("to", change.to or change.field, target))
         for name, path, root in wanted:
             try:
@@ -187,25 +189,27 @@ class _Compiler:
         kept = max(kept, rule_types.kept_parents(change.field, target))
         when = self._expression(change.when, change.path.child("when"), self_, None)
         match change.kind:
-            case Kind.MOVE:
+            case RuleKind.MOVE:
                 self._compare(change, found[member], found["to"])
-            case Kind.SET:
+            case RuleKind.SET:
                 value = self._expression(change.value, change.path.child("value"), self_, found[member])
-                return Step(change, found[member], kept, value, when)
-            case Kind.RESTORE:
-                return Step(change, found[member], METADATA_KEPT)
-            case Kind.EACH:
+                return ConversionStep(change, found[member], kept, value, when)
+            case RuleKind.RESTORE:
+                return ConversionStep(change, found[member], METADATA_KEPT)
+            case RuleKind.EACH:
                 return self._each(change, found[member], found["to"], self_, kept)
-        return Step(change, found.get("to", rule_types.STRING), kept, None, when)
+        return ConversionStep(change, found.get("to", rule_types.STRING), kept, None, when)
 
-    def _compare(self, change: Change, source: Structural, target: Structural) -> None:
+    def _compare(self, change: FieldChange, source: Structural, target: Structural) -> None:
         from_, to = self._conversion.from_, self._conversion.to
         for found in islice(rule_types.differences(source, target, FieldPath(())), _MOST_NAMED):
             types = f"{describe(found.source)} in {from_} and {describe(found.target)} in {to}"
             what = f"{change.field}{found.where} is {types}; use set"
             self._add(field.invalid(change.path.child("to"), str(change.to), what))
 
-    def _each(self, change: Change, source: Structural, target: Structural, self_: _Self, kept: int) -> Step | None:
+    def _each(
+        self, change: FieldChange, source: Structural, target: Structural, self_: _Self, kept: int
+    ) -> ConversionStep | None:
         at = change.path.child(change.kind.value)
         inner: list[Structural] = []
         for node, version in ((source, self._conversion.from_), (target, self._conversion.to)):
@@ -225,11 +229,11 @@ class _Compiler:
         cardinality = None if above is None or limit is None else above * max(limit, 0)
         item = _Self.of(inner[0], is_resource=inner[0].x_embedded_resource, cardinality=cardinality)
         steps = self.steps(change.changes, inner[0], inner[1], item, is_resource=False)
-        return Step(change, target, kept, steps=steps)
+        return ConversionStep(change, target, kept, steps=steps)
 
     # --- expressions ---
 
-    def _expression(self, text: str, path: Path, self_: _Self, node: Structural | None) -> Expression | None:
+    def _expression(self, text: str, path: Path, self_: _Self, node: Structural | None) -> RuleExpression | None:
         """Compile an expression, if there is one. node: the schema of the field for its result; None for a condition."""
         if not text:
             return None
@@ -248,7 +252,7 @@ class _Compiler:
         self.costs.append(found)
         if found.total > MAX_EXPRESSION * self._budget:
             self._add(field.forbidden(path, _exceeds("estimated cost", found.total, MAX_EXPRESSION * self._budget)))
-        return Expression(program, needed_fields(checked.expr))
+        return RuleExpression(program, needed_fields(checked.expr))
 
     def limit_total(self) -> None:
         total, limit = sum(each.total for each in self.costs), MAX_TOTAL * self._budget
@@ -263,12 +267,12 @@ class _Compiler:
         self.errors.append(error)
 
 
-def _covered(changes: Sequence[Change]) -> Iterator[FieldPath]:
+def _covered(changes: Sequence[FieldChange]) -> Iterator[FieldPath]:
     """The fields that are never carried over as they are."""
     for change in changes:
         if not change.when:
             yield from rules.taken(change)
-            if change.kind is Kind.SET:
+            if change.kind is RuleKind.SET:
                 yield change.field
 
 

@@ -21,7 +21,7 @@ from aggserver.meta import codec, field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.names import qualified_name
 
-__all__ = ["Change", "Conversion", "Kind", "Rules", "RulesError", "decode", "read", "taken", "written"]
+__all__ = ["FieldChange", "RuleKind", "Rules", "RulesError", "VersionPair", "decode", "read", "taken", "written"]
 
 # Of one definition. A conversion runs for every object of a list, and each change is checked when the definition is written.
 _MAX_CHANGES = 1000
@@ -32,7 +32,7 @@ _CONVERSION_MEMBERS = ("from", "to", "changes")
 _MEMBERS = ("hub", "conversions")
 
 
-class Kind(Enum):
+class RuleKind(Enum):
     """What a change does. Its name is the member that names the field."""
 
     MOVE = "move"
@@ -44,15 +44,20 @@ class Kind(Enum):
 
 
 # Further members: (required, optional). All but `each` can have a condition.
-_FURTHER: Mapping[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    Kind.MOVE: (("to",), ("when",)),
-    Kind.SET: (("value",), ("when",)),
-    Kind.REMOVE: ((), ("when",)),
-    Kind.SAVE: (("annotation",), ()),
-    Kind.RESTORE: (("annotation",), ()),
-    Kind.EACH: (("changes",), ("to",)),
+_FURTHER: Mapping[RuleKind, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    RuleKind.MOVE: (("to",), ("when",)),
+    RuleKind.SET: (("value",), ("when",)),
+    RuleKind.REMOVE: ((), ("when",)),
+    RuleKind.SAVE: (("annotation",), ()),
+    RuleKind.RESTORE: (("annotation",), ()),
+    RuleKind.EACH: (("changes",), ("to",)),
 }
-_INVERSE = {Kind.MOVE: Kind.MOVE, Kind.SAVE: Kind.RESTORE, Kind.RESTORE: Kind.SAVE, Kind.EACH: Kind.EACH}
+_INVERSE = {
+    RuleKind.MOVE: RuleKind.MOVE,
+    RuleKind.SAVE: RuleKind.RESTORE,
+    RuleKind.RESTORE: RuleKind.SAVE,
+    RuleKind.EACH: RuleKind.EACH,
+}
 
 
 class RulesError(Exception):
@@ -64,20 +69,20 @@ class RulesError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FieldChange:
     """path: its place in the text. field: what it changes: of the old version for MOVE, REMOVE, SAVE and EACH, of the new one for
     SET and RESTORE. to: of MOVE and EACH, in the new version; None for EACH if the list stays where it is.
     value, when: CEL expressions; when is '' for a change without a condition.
     """
 
     path: Path
-    kind: Kind
+    kind: RuleKind
     field: FieldPath
     to: FieldPath | None = None
     value: str = ""
     when: str = ""
     annotation: str = ""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FieldChange, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.kind.value} {self.field}"
@@ -90,7 +95,7 @@ class Change:
     def is_invertible(self) -> bool:
         return self.kind in _INVERSE and not self.when and all(change.is_invertible for change in self.changes)
 
-    def inverse(self) -> Change:
+    def inverse(self) -> FieldChange:
         """The change that undoes this one, which `is_invertible`."""
         there, back = (self.field, self.to) if self.to is None else (self.to, self.field)
         inner = tuple(change.inverse() for change in self.changes)
@@ -98,21 +103,21 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversion:
+class VersionPair:
     """The changes from one version to another. derived: it is the inverse of a written one, where its `path` points to."""
 
     path: Path
     from_: str
     to: str
-    changes: tuple[Change, ...]
+    changes: tuple[FieldChange, ...]
     derived: bool = False
 
     @property
     def is_invertible(self) -> bool:
         return all(change.is_invertible for change in self.changes)
 
-    def inverse(self) -> Conversion:
-        return Conversion(self.path, self.to, self.from_, tuple(change.inverse() for change in self.changes), derived=True)
+    def inverse(self) -> VersionPair:
+        return VersionPair(self.path, self.to, self.from_, tuple(change.inverse() for change in self.changes), derived=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +125,9 @@ class Rules:
     """hub: '' if there is none. conversions: all that are needed, by (from, to)."""
 
     hub: str
-    conversions: Mapping[tuple[str, str], Conversion]
+    conversions: Mapping[tuple[str, str], VersionPair]
 
-    def route(self, from_: str, to: str) -> tuple[Conversion, ...]:
+    def route(self, from_: str, to: str) -> tuple[VersionPair, ...]:
         """The conversions from one version to another, one after the other."""
         direct = self.conversions.get((from_, to))
         if direct is not None:
@@ -185,8 +190,8 @@ class _Reader:
 
     # --- which versions are converted to which ---
 
-    def _graph(self, written: Sequence[Conversion], hub: str, path: Path) -> dict[tuple[str, str], Conversion]:
-        found: dict[tuple[str, str], Conversion] = {}
+    def _graph(self, written: Sequence[VersionPair], hub: str, path: Path) -> dict[tuple[str, str], VersionPair]:
+        found: dict[tuple[str, str], VersionPair] = {}
         for each in written:
             pair = each.from_, each.to
             if each.from_ == each.to:
@@ -212,7 +217,7 @@ class _Reader:
                 if one != other and (not hub or hub in (one, other)):
                     yield one, other
 
-    def _derive(self, pair: tuple[str, str], found: dict[tuple[str, str], Conversion], path: Path, hub: str) -> None:
+    def _derive(self, pair: tuple[str, str], found: dict[tuple[str, str], VersionPair], path: Path, hub: str) -> None:
         """Take the inverse of the way back, if only that was written."""
         there, back = pair, found.get((pair[1], pair[0]))
         if back is None:
@@ -227,12 +232,12 @@ class _Reader:
 
     # --- one conversion ---
 
-    def _conversion(self, value: Any, path: Path) -> Conversion | None:
+    def _conversion(self, value: Any, path: Path) -> VersionPair | None:
         if not self._is_object(value, path, _CONVERSION_MEMBERS):
             return None
         from_, to = self._version(value, "from", path), self._version(value, "to", path)
         changes = self._list(value.get("changes", []), path.child("changes"), 0)
-        return Conversion(path, from_, to, changes)
+        return VersionPair(path, from_, to, changes)
 
     def _version(self, value: Mapping[str, Any], name: str, path: Path) -> str:
         given, at = value.get(name), path.child(name)
@@ -242,7 +247,7 @@ class _Reader:
             self._add(field.not_supported(at, str(given), self._versions))
         return str(given)
 
-    def _list(self, value: Any, path: Path, depth: int) -> tuple[Change, ...]:
+    def _list(self, value: Any, path: Path, depth: int) -> tuple[FieldChange, ...]:
         if not isinstance(value, list):
             self._add(_mistyped(path, value, "a list"))
             return ()
@@ -255,10 +260,10 @@ class _Reader:
         self._overlaps(changes)
         return changes
 
-    def _change(self, value: Any, path: Path, depth: int) -> Change | None:
-        kinds = [kind for kind in Kind if isinstance(value, dict) and kind.value in value]
+    def _change(self, value: Any, path: Path, depth: int) -> FieldChange | None:
+        kinds = [kind for kind in RuleKind if isinstance(value, dict) and kind.value in value]
         if len(kinds) != 1:
-            names = ", ".join(kind.value for kind in Kind)
+            names = ", ".join(kind.value for kind in RuleKind)
             self._add(field.invalid(path, value, f"must have exactly one of {names}"))
             return None
         kind = kinds[0]
@@ -282,10 +287,10 @@ class _Reader:
         annotation = texts.get("annotation", "")
         for why in qualified_name(annotation.lower()) if annotation else ():
             self._add(field.invalid(path.child("annotation"), annotation, why))
-        if depth and kind in (Kind.SAVE, Kind.RESTORE):
+        if depth and kind in (RuleKind.SAVE, RuleKind.RESTORE):
             self._add(field.forbidden(path.child(kind.value), "items of a list have no annotations; save the list instead"))
-        inner: tuple[Change, ...] = ()
-        if kind is Kind.EACH:
+        inner: tuple[FieldChange, ...] = ()
+        if kind is RuleKind.EACH:
             at = path.child("changes")
             if depth == _MAX_EACH:
                 self._add(field.forbidden(at, f"must not nest deeper than {_MAX_EACH}"))
@@ -298,7 +303,7 @@ class _Reader:
             self._add(field.invalid(path.child("to"), str(to), "must be another field"))
         if changed is None or len(self.errors) > before:
             return None
-        return Change(path, kind, changed, to, texts.get("value", ""), texts.get("when", ""), annotation, inner)
+        return FieldChange(path, kind, changed, to, texts.get("value", ""), texts.get("when", ""), annotation, inner)
 
     def _field(self, text: str, path: Path) -> FieldPath | None:
         try:
@@ -307,10 +312,10 @@ class _Reader:
             self._add(field.invalid(path, text, str(error)))
             return None
 
-    def _overlaps(self, changes: Sequence[Change]) -> None:
+    def _overlaps(self, changes: Sequence[FieldChange]) -> None:
         """Two changes of one field leave open which one counts, unless both have conditions."""
         for what, targets in (("taken from", False), ("written", True)):
-            seen: dict[FieldPath, Change] = {}
+            seen: dict[FieldPath, FieldChange] = {}
             for change in changes:
                 for path in written(change) if targets else taken(change):
                     other = seen.setdefault(path, change)
@@ -333,29 +338,29 @@ class _Reader:
         self.errors.append(error)
 
 
-def taken(change: Change) -> tuple[FieldPath, ...]:
+def taken(change: FieldChange) -> tuple[FieldPath, ...]:
     """The fields of the old version that a change takes away."""
     match change.kind:
-        case Kind.MOVE | Kind.REMOVE | Kind.SAVE:
+        case RuleKind.MOVE | RuleKind.REMOVE | RuleKind.SAVE:
             return (change.field,)
-        case Kind.EACH:
+        case RuleKind.EACH:
             return (change.field,)
-        case Kind.RESTORE:
+        case RuleKind.RESTORE:
             return (change.annotation_path,)
         case _:
             return ()
 
 
-def written(change: Change) -> tuple[FieldPath, ...]:
+def written(change: FieldChange) -> tuple[FieldPath, ...]:
     """The fields of the new version that a change writes."""
     match change.kind:
-        case Kind.SET | Kind.RESTORE:
+        case RuleKind.SET | RuleKind.RESTORE:
             return (change.field,)
-        case Kind.MOVE:
+        case RuleKind.MOVE:
             return () if change.to is None else (change.to,)
-        case Kind.EACH:
+        case RuleKind.EACH:
             return (change.to or change.field,)
-        case Kind.SAVE:
+        case RuleKind.SAVE:
             return (change.annotation_path,)
         case _:
             return ()

@@ -15,9 +15,9 @@ from aggserver.cel.extent import extent
 from aggserver.cel.values import MISSING, CELError, CostExceeded, Optional
 from aggserver.conversion.converter import ComputedConverter, ConversionError, TakesLong
 from aggserver.conversion.field_path import FieldPath, put, read, take
-from aggserver.conversion.rule_compilation import METADATA_KEPT, Compiled, Expression, Plan, Step
+from aggserver.conversion.rule_compilation import METADATA_KEPT, Compiled, ConversionPlan, ConversionStep, RuleExpression
 from aggserver.conversion.rule_types import STRING, UnfitError, describe, fits, json_value
-from aggserver.conversion.rules import Kind
+from aggserver.conversion.rules import RuleKind
 from aggserver.meta import codec
 from aggserver.meta.errors import ObjectTooLarge
 from aggserver.meta.field import Path
@@ -112,7 +112,7 @@ class _Run:
         self._most_bytes = self._room = most_bytes
         self._patience = patience
 
-    def convert(self, steps: Sequence[Step], obj: JSONObject) -> None:
+    def convert(self, steps: Sequence[ConversionStep], obj: JSONObject) -> None:
         """Run the steps on an object, or on an item of a list, in place."""
         active = [(step, self._value(step, obj)) for step in steps if self._is_active(step, obj)]
         taken = {}
@@ -123,7 +123,7 @@ class _Run:
             if value is not MISSING:
                 put(obj, path, value)
 
-    def _is_active(self, step: Step, obj: JSONObject) -> bool:
+    def _is_active(self, step: ConversionStep, obj: JSONObject) -> bool:
         if step.when is None:
             return True
         result = self._evaluate(step.when, step, obj, "when")
@@ -133,7 +133,7 @@ class _Run:
             raise _FailedError(f"{_name(step, 'when')}: must evaluate to a bool")
         return result
 
-    def _value(self, step: Step, obj: JSONObject) -> Any:
+    def _value(self, step: ConversionStep, obj: JSONObject) -> Any:
         """The result of the step's expression; MISSING for optional.none(), and if it needs an absent field, or there is none."""
         if step.value is None:
             return MISSING
@@ -153,7 +153,7 @@ class _Run:
             raise _FailedError(f"{_name(step, 'value')}: the field is {describe(step.target)}, which the result does not fit")
         return value
 
-    def _count(self, result: Any, step: Step) -> None:
+    def _count(self, result: Any, step: ConversionStep) -> None:
         """Charge for what will be made of a result, before it is: lists of CEL can have the same list in them many times."""
         found = extent(result, self._room, self._allowance, unwrapped)
         self._spend(found.elements)
@@ -180,7 +180,7 @@ class _Run:
             if self._patience < 0:
                 raise TakesLong
 
-    def _evaluate(self, expression: Expression, step: Step, obj: JSONObject, member: str) -> Any:
+    def _evaluate(self, expression: RuleExpression, step: ConversionStep, obj: JSONObject, member: str) -> Any:
         """MISSING if the object does not have a field that the expression needs."""
         if any(read(obj, path) is MISSING for path in expression.needs):
             return MISSING
@@ -196,19 +196,19 @@ class _Run:
         self._spend(cost)
         return result
 
-    def _take(self, step: Step, obj: JSONObject) -> Any:
+    def _take(self, step: ConversionStep, obj: JSONObject) -> Any:
         """Take away what the step moves, removes or replaces, and return it."""
         change = step.change
-        if change.kind is Kind.EACH and change.to is None:
+        if change.kind is RuleKind.EACH and change.to is None:
             return read(obj, change.field)
-        if change.kind is Kind.SAVE:
+        if change.kind is RuleKind.SAVE:
             # What an earlier conversion saved is of no use once the field is gone.
             take(obj, change.annotation_path, METADATA_KEPT)
-        elif change.kind is Kind.RESTORE:
+        elif change.kind is RuleKind.RESTORE:
             return self._restored(step, obj)
         return take(obj, change.field, step.kept)
 
-    def _restored(self, step: Step, obj: JSONObject) -> Any:
+    def _restored(self, step: ConversionStep, obj: JSONObject) -> Any:
         """The value in the annotation. A text that a client has made of it, and that does not fit, stays where it is."""
         path = step.change.annotation_path
         text = read(obj, path)
@@ -219,19 +219,19 @@ class _Run:
                 return value
         return MISSING
 
-    def _new(self, step: Step, value: Any, taken: Any) -> Any:
+    def _new(self, step: ConversionStep, value: Any, taken: Any) -> Any:
         """The value to write; MISSING for none."""
         match step.change.kind:
-            case Kind.SET:
+            case RuleKind.SET:
                 return value
-            case Kind.MOVE | Kind.RESTORE:
+            case RuleKind.MOVE | RuleKind.RESTORE:
                 if type(taken) is not str and taken is not MISSING and step.target is STRING:
                     # Only in an object that was stored under another schema: labels and annotations are strings.
                     raise _FailedError(f"{step.change.path} ({step.change}): must be a string")
                 return taken
-            case Kind.SAVE:
+            case RuleKind.SAVE:
                 return MISSING if taken is MISSING else codec.encode_json(taken).decode()
-            case Kind.EACH:
+            case RuleKind.EACH:
                 items = taken if type(taken) is list else taken.values() if type(taken) is dict else ()
                 for item in items:
                     self._wait(1 + len(step.steps))
@@ -242,23 +242,23 @@ class _Run:
                 return MISSING
 
 
-def _taken_path(step: Step) -> FieldPath:
-    return step.change.annotation_path if step.change.kind is Kind.RESTORE else step.change.field
+def _taken_path(step: ConversionStep) -> FieldPath:
+    return step.change.annotation_path if step.change.kind is RuleKind.RESTORE else step.change.field
 
 
-def _written_path(step: Step) -> FieldPath:
-    return step.change.annotation_path if step.change.kind is Kind.SAVE else step.change.to or step.change.field
+def _written_path(step: ConversionStep) -> FieldPath:
+    return step.change.annotation_path if step.change.kind is RuleKind.SAVE else step.change.to or step.change.field
 
 
-def _exceeded(step: Step, member: str) -> _FailedError:
+def _exceeded(step: ConversionStep, member: str) -> _FailedError:
     return _FailedError(f"{_name(step, member)}: the expressions of one object exceed the cost limit")
 
 
-def _name(step: Step, member: str) -> str:
+def _name(step: ConversionStep, member: str) -> str:
     return f"{step.change.path.child(member)} ({step.change})"
 
 
-def _check_metadata(plan: Plan, obj: JSONObject) -> None:
+def _check_metadata(plan: ConversionPlan, obj: JSONObject) -> None:
     """Labels and annotations that rules have written must be valid, as upstream requires of what a webhook returns."""
     if not any(_written_path(step).parts[0] == "metadata" for step in plan.steps):
         return

@@ -18,7 +18,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.webhook.answers import WebhookError
 from aggserver.webhook.config import ClientConfig
 
-__all__ = ["Call", "Caller", "NoCaller", "WebhookConverter", "unobserved"]
+__all__ = ["Caller", "NoCaller", "WebhookCall", "WebhookConverter", "unobserved"]
 
 log = logging.getLogger("aggserver.conversion")
 
@@ -58,7 +58,7 @@ class NoCaller:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class WebhookCall:
     """One call, for metrics. definition: its name. failure: upstream's name for the kind of failure, '' if it succeeded."""
 
     definition: str
@@ -68,7 +68,7 @@ class Call:
     failure: str
 
 
-def unobserved(call: Call) -> None:
+def unobserved(call: WebhookCall) -> None:
     """Observes nothing."""
 
 
@@ -87,7 +87,7 @@ class WebhookConverter:
         *,
         new_uid: Callable[[], str],
         clock: Callable[[], float],
-        observe: Callable[[Call], None],
+        observe: Callable[[WebhookCall], None],
     ) -> None:
         self._name = name
         self._config = config
@@ -135,7 +135,7 @@ class WebhookConverter:
 
     def _done(self, objects: Sequence[JSONObject], api_version: str, seconds: float, failure: str) -> None:
         count, found = len(objects), str(objects[0]["apiVersion"])
-        self._observe(Call(self._name, found.rpartition("/")[2], api_version.rpartition("/")[2], seconds, failure))
+        self._observe(WebhookCall(self._name, found.rpartition("/")[2], api_version.rpartition("/")[2], seconds, failure))
         if seconds > SLOW_CALL_SECONDS + SLOW_OBJECT_SECONDS * count:
             log.warning(
                 "the conversion webhook of %s took %.0f ms for %d objects from %s to %s",

@@ -49,7 +49,7 @@ from aggserver.endpoints.request import (
     StreamResponse,
 )
 from aggserver.endpoints.turns import Turns
-from aggserver.meta import duration, errors
+from aggserver.meta import codec, duration, errors
 from aggserver.meta.errors import StatusError
 
 __all__ = ["Observer", "application", "chain"]
@@ -149,9 +149,13 @@ async def _in_time(request: Request, send: Send, exchange: Awaitable[_Done]) -> 
             log.info("response broken off at its timeout: %s %s audit-id=%s", request.method, request.path, request.audit_id)
             return 504, 0
     late = errors.timeout("request did not complete within the allotted timeout")
+    # Upstream gives up on whoever negotiates the form: it encodes the Status alone, and Go guesses the type of what is sent.
+    told = late.status()
+    status = {name: told[name] for name in ("metadata", "status", "message", "reason")}
+    body = codec.encode_json({**status, "details": {}, "code": late.code}) + b"\n"
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_TIMEOUT_RESPONSE_SECONDS):
-            return await _send_failure(request, status_response(request, late), send)
+            return await _send_failure(request, Response(504, body, PLAIN_TEXT), send)
     return 504, 0
 
 

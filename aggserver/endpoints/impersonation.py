@@ -30,7 +30,7 @@ SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedIdentity:
     """The user to impersonate, as the headers describe it, without the groups that are added later."""
 
     name: str
@@ -58,7 +58,7 @@ async def impersonate(headers: Headers, user: UserInfo, authorizer: Authorizer) 
     return UserInfo(wanted.name, wanted.uid, _with_fixed_groups(wanted), wanted.extra), rest
 
 
-def _wanted(headers: Headers) -> Wanted | None:
+def _wanted(headers: Headers) -> WantedIdentity | None:
     """The user that the headers ask for; None if they ask for none. Raises 400 for parts of a user without a name."""
     name = next((text_of(value) for key, value in headers if key == USER), "")
     uid = next((text_of(value) for key, value in headers if key == UID), "")
@@ -69,7 +69,7 @@ def _wanted(headers: Headers) -> Wanted | None:
             extra_key = unescape_key(key[len(EXTRA_PREFIX) :])
             extra[extra_key] = (*extra.get(extra_key, ()), text_of(value))
     if name:
-        return Wanted(name, uid, groups, extra)
+        return WantedIdentity(name, uid, groups, extra)
     if not uid and not groups and not extra:
         return None
     parts = [f"uid {quote(uid)}"] if uid else []
@@ -78,7 +78,7 @@ def _wanted(headers: Headers) -> Wanted | None:
     raise errors.bad_request(f"requested {', '.join(parts)} without impersonating a user name")
 
 
-def _questions(wanted: Wanted, user: UserInfo) -> Iterator[Attributes]:
+def _questions(wanted: WantedIdentity, user: UserInfo) -> Iterator[Attributes]:
     """The permissions that are needed, in upstream's order: name, uid, groups, extra."""
     account = _service_account(wanted.name)
     if account is not None:
@@ -104,7 +104,7 @@ def _service_account(name: str) -> tuple[str, str] | None:
     return namespace, account
 
 
-def _with_fixed_groups(wanted: Wanted) -> tuple[str, ...]:
+def _with_fixed_groups(wanted: WantedIdentity) -> tuple[str, ...]:
     """The requested groups, with those that the user always has. Requested groups replace a service account's own groups."""
     groups = wanted.groups
     account = _service_account(wanted.name)

@@ -20,10 +20,15 @@ _PREFIXES = ("/apis/", "/openapi/")
 _RETRY_SECONDS = 1
 
 
-def loading(missing: Callable[[], str | None], serves: Callable[[str, str], bool] | None = None) -> Filter:
+def loading(
+    missing: Callable[[], str | None],
+    serves: Callable[[str, str], bool] | None = None,
+    why_not: Callable[[], str | None] = lambda: None,
+) -> Filter:
     """missing: what has not been read yet, None once all is known.
 
-    serves: whether this group and version are served; None if there are no others than those that this server knows.
+    serves: whether this group and version are served; None if there are no others than those that this server knows. why_not: why
+    some may not be, for a person.
     """
 
     def wrap(next_handler: Handler) -> Handler:
@@ -32,7 +37,8 @@ def loading(missing: Callable[[], str | None], serves: Callable[[str, str], bool
                 if (why := missing()) is not None:
                     raise errors.service_unavailable(f"{why}; please try again", _RETRY_SECONDS)
                 if serves is not None and (found := _group_version(request.path)) is not None and not serves(*found):
-                    why = f"{found[0]}/{found[1]} is not served by this server now"
+                    reason = why_not()
+                    why = f"{found[0]}/{found[1]} is not served by this server now{f': {reason}' if reason else ''}"
                     raise errors.service_unavailable(f"{why}; please try again", _RETRY_SECONDS)
             return await next_handler(request)
 

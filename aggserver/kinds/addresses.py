@@ -7,18 +7,20 @@ Source: k8s.io/kubernetes pkg/registry/core/service/{strategy.go,storage/{alloc,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from ipaddress import IPv4Address, IPv4Network
+from collections.abc import Callable, Collection, Iterable, Iterator
+from ipaddress import IPv4Address, IPv4Network, ip_address
 from typing import Any, NamedTuple
 
 from aggserver.meta import field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONMapping, JSONObject
 
-__all__ = ["NODE_PORTS", "Pool", "assign", "first_address", "node_ports", "release"]
+__all__ = ["NODE_PORTS", "Pool", "assign", "first_address", "is_accessible", "node_ports", "release"]
 
 NODE_PORTS = range(30000, 32768)
 _SPEC = Path("spec")
+_IPS, _FAMILIES, _POLICY = (_SPEC.child(name) for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"))
+_VERSIONS = {"IPv4": 4, "IPv6": 6}
 _NONE = "None"
 _SINGLE, _DUAL = "SingleStack", "RequireDualStack"
 
@@ -66,8 +68,11 @@ def release(obj: JSONObject, old: JSONObject) -> None:
             if spec.get(name) == before.get(name):
                 _drop(spec, name)
         obj["status"] = {**(obj.get("status") or {}), "loadBalancer": {}}
-    is_outside = _has_node_ports(before) and not _has_node_ports(spec)
-    if is_outside and spec.get("externalTrafficPolicy") == before.get("externalTrafficPolicy"):
+    if (
+        is_accessible(before)
+        and not is_accessible(spec)
+        and spec.get("externalTrafficPolicy") == before.get("externalTrafficPolicy")
+    ):
         _drop(spec, "externalTrafficPolicy")
 
 
@@ -97,46 +102,112 @@ def assign(obj: JSONObject, old: JSONObject | None, pool: Pool) -> list[FieldErr
     spec = obj["spec"]
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
-    problems = [] if spec.get("type") == "ExternalName" else _families(spec, old["spec"] if old else {})
+    is_done = spec.get("type") == "ExternalName" or (old is not None and _still_prefers_both(spec, old["spec"]))
+    problems = [] if is_done else _families(spec, old["spec"] if old else {})
     if problems:
         return problems
-    if old is not None and _needs_ip(old["spec"]) and _needs_ip(spec):
-        before, now = old["spec"].get("clusterIPs") or [], spec.get("clusterIPs") or []
-        if now and spec.get("clusterIP") != now[0]:
-            return [field.invalid(_SPEC.child("clusterIPs"), now, "first value must match `clusterIP`")]
-        if before and now and before[0] != now[0]:
-            return [field.invalid(_SPEC.child("clusterIPs").index(0), now, "may not change once set")]
-    if _needs_ip(spec):
+    # A Service that had an address gets no other one: that it asks for one is refused afterwards.
+    has_one = old is not None and _needs_ip(old["spec"]) and spec.get("clusterIPs")
+    if _needs_ip(spec) and not has_one:
         problems += _address(spec, pool)
     if _has_node_ports(spec):
-        problems += _ports(spec, pool)
+        problems += _ports(spec, pool, is_new=old is None)
     return problems
 
 
 def _families(spec: JSONObject, before: JSONMapping) -> list[FieldError]:
     """Set the policy and the families."""
     is_free = spec.get("clusterIP") == _NONE and not spec.get("selector")  # headless, and with endpoints of a user's own
-    policy = spec.setdefault("ipFamilyPolicy", before.get("ipFamilyPolicy") or (_DUAL if is_free else _SINGLE))
+    policy: Any = spec.setdefault("ipFamilyPolicy", before.get("ipFamilyPolicy") or (_DUAL if is_free else _SINGLE))
+    problems = list(_mismatches(spec))
+    if not problems:
+        if policy == _SINGLE:
+            _release_second(spec, before)
+        problems += _misfits(spec, before, policy)
+    if problems:
+        return problems
     families: list[Any] = list(spec.get("ipFamilies") or ())
-    where = _SPEC.child("ipFamilyPolicy")
-    if policy == _SINGLE and len(families) == 2:
-        why = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"
-        return [field.invalid(where, policy, why)]
     if is_free:
         families = families or ["IPv4"]
         if len(families) < 2 and policy != _SINGLE:
             families.append("IPv6" if families[0] == "IPv4" else "IPv4")
         spec["ipFamilies"] = families
         return []
-    problems = []
     if policy == _DUAL:
-        problems.append(field.invalid(where, policy, "this cluster is not configured for dual-stack services"))
+        problems.append(field.invalid(_POLICY, policy, "this cluster is not configured for dual-stack services"))
     for index, family in enumerate(families):
         if family != "IPv4":
-            at = _SPEC.child("ipFamilies").index(index)
-            problems.append(field.invalid(at, family, "not configured on this cluster"))
+            problems.append(field.invalid(_FAMILIES.index(index), family, "not configured on this cluster"))
     spec["ipFamilies"] = families or ["IPv4"]
     return problems
+
+
+def _still_prefers_both(spec: JSONMapping, before: JSONMapping) -> bool:
+    """Then it gets no second family, and loses none, when those of the cluster have changed."""
+    same = all((spec.get(name) or None) == (before.get(name) or None) for name in ("type", "clusterIPs", "ipFamilies"))
+    return same and spec.get("ipFamilyPolicy") == before.get("ipFamilyPolicy") == "PreferDualStack"
+
+
+def _release_second(spec: JSONObject, before: JSONMapping) -> None:
+    """Who asks for one of two says so by the policy alone."""
+    for name in ("clusterIPs", "ipFamilies"):
+        if len(spec.get(name) or ()) > 1 and spec[name] == before.get(name):
+            spec[name] = spec[name][:1]
+
+
+def _misfits(spec: JSONMapping, before: JSONMapping, policy: str) -> Iterator[FieldError]:
+    """Of the policy, and what the Service has and had."""
+    for member, what, whats in (("clusterIPs", "cluster IP", "cluster IPs"), ("ipFamilies", "IP family", "IP families")):
+        number = len(spec.get(member) or ())
+        if policy != _SINGLE and 0 < number < len(before.get(member) or ()):
+            yield field.invalid(_POLICY, policy, f"must be 'SingleStack' to release the secondary {what}")
+        if policy == _SINGLE and number == 2:
+            text = f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {whats} are specified"
+            yield field.invalid(_POLICY, policy, text)
+    addresses, known = spec.get("clusterIPs") or [], len(spec.get("ipFamilies") or ())
+    for index, address in enumerate(addresses):
+        if index >= known and _version(address) == 6:
+            yield field.invalid(_IPS.index(index), addresses, "IPv6 is not configured on this cluster")
+
+
+def _mismatches(spec: JSONMapping) -> Iterator[FieldError]:
+    """Of the cluster IPs and the families by themselves. Source: ValidateServiceClusterIPsRelatedFields."""
+    address, addresses, families = spec.get("clusterIP"), spec.get("clusterIPs") or [], spec.get("ipFamilies") or []
+    if address and addresses and addresses[0] != address:
+        yield field.invalid(_IPS, addresses, "first value must match `clusterIP`")
+    if addresses and not address:
+        yield field.invalid(_IPS, addresses, "must be empty when `clusterIP` is not specified")
+    for index, family in enumerate(families):
+        if family not in _VERSIONS:
+            yield field.not_supported(_FAMILIES.index(index), family, tuple(_VERSIONS))
+        if family in families[:index]:
+            yield field.duplicate(_FAMILIES.index(index), family)
+    if _NONE in addresses[:1]:
+        if len(addresses) > 1:
+            yield field.invalid(_IPS, addresses, "'None' must be the first and only value")
+        return
+    versions = [_version(each) for each in addresses]
+    for index, version in enumerate(versions):
+        if not version:
+            text = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+            yield field.invalid(_IPS.index(index), addresses[index], text)
+    if len(addresses) > 2:
+        yield field.invalid(_IPS, addresses, "may only hold up to 2 values")
+    if 0 in versions:
+        return
+    if len(addresses) > 1 and len(addresses) != len(set(versions)):
+        yield field.invalid(_IPS, addresses, "may specify no more than one IP for each IP family")
+    for index, (each, family) in enumerate(zip(addresses, families, strict=False)):
+        if family in _VERSIONS and _VERSIONS[family] != versions[index]:
+            yield field.invalid(_IPS.index(index), each, f"expected an {family} value as indicated by `ipFamilies[{index}]`")
+
+
+def _version(address: object) -> int:
+    """4 or 6, or 0 of what is no address."""
+    try:
+        return ip_address(str(address)).version
+    except ValueError:
+        return 0
 
 
 def _address(spec: JSONObject, pool: Pool) -> list[FieldError]:
@@ -147,12 +218,12 @@ def _address(spec: JSONObject, pool: Pool) -> list[FieldError]:
     if not wanted:
         address = _free_address(pool)
         if address is None:
-            return [field.invalid(_SPEC.child("clusterIPs"), [""], "failed to allocate IP: range is full")]
+            return [field.invalid(_IPS, [""], "failed to allocate IP: range is full")]
         spec["clusterIP"], spec["clusterIPs"] = address, [address]
         return []
     why = _address_problem(str(wanted[0]), pool)
     if why:
-        return [field.invalid(_SPEC.child("clusterIPs"), wanted, f"failed to allocate IP {wanted[0]}: {why}")]
+        return [field.invalid(_IPS, wanted, f"failed to allocate IP {wanted[0]}: {why}")]
     spec["clusterIP"] = wanted[0]
     return []
 
@@ -180,18 +251,22 @@ def _free_address(pool: Pool) -> str | None:
     return None
 
 
-def _ports(spec: JSONObject, pool: Pool) -> list[FieldError]:
+def _ports(spec: JSONObject, pool: Pool, *, is_new: bool) -> list[FieldError]:
     problems = []
     taken = set(pool.ports)
     own: set[int] = set()
+    by_port: dict[Any, int] = {}
     wants_all = spec.get("type") == "NodePort" or spec.get("allocateLoadBalancerNodePorts", True)
     ports = spec.get("ports") or []
     for index, port in enumerate(ports):
         number = port.get("nodePort") or 0
         if number:
             where = _SPEC.child("ports").index(index).child("nodePort")
-            problems += _port_problem(number, taken - own, where)
+            # One that is created may have it twice only for the same port, with different protocols.
+            is_twice = is_new and number in own and by_port.get(port.get("port")) != number
+            problems += _port_problem(number, own if is_twice else taken - own, where)
             own.add(number)
+            by_port[port.get("port")] = number
     for port in ports:
         if not port.get("nodePort") and wants_all and (number := _free_port(taken | own, pool)):
             port["nodePort"] = number
@@ -223,6 +298,11 @@ def _needs_ip(spec: JSONMapping) -> bool:
 
 def _has_node_ports(spec: JSONMapping) -> bool:
     return spec.get("type") in ("NodePort", "LoadBalancer")
+
+
+def is_accessible(spec: JSONMapping) -> bool:
+    """From outside of the cluster."""
+    return _has_node_ports(spec) or (spec.get("type") == "ClusterIP" and bool(spec.get("externalIPs")))
 
 
 def _has_health_port(spec: JSONMapping) -> bool:

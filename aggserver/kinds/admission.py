@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from aggserver.admission.chain import Attributes
+from aggserver.informers.informer import ALL, CONTROLLER
 from aggserver.kinds.catalog import type_name
 from aggserver.kinds.creation import CRITICAL, Classes, admitted_defaults
 from aggserver.meta import errors
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.informer import ALL, CONTROLLER
 from aggserver.registry.rest import Context
 from aggserver.registry.store import Store
 

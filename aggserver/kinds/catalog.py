@@ -15,13 +15,13 @@ from aggserver.meta.resource import ResourceInfo
 from aggserver.publish import discovery
 from aggserver.publish.discovery import APIResource, APISubresource
 
-__all__ = ["GROUPS", "KINDS", "Kind", "type_name"]
+__all__ = ["GROUPS", "KINDS", "BuiltInKind", "type_name"]
 
 _CREATE = ("create",)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class BuiltInKind:
     """One kind in one version. short_names, categories: separated by spaces.
 
     subresources: those beside `status` and `scale`, by name: what discovery says of them.
@@ -113,7 +113,7 @@ def type_name(group: str, version: str, name: str) -> str:
     return f"{group.partition('.')[0] or 'core'}/{version}.{name}"
 
 
-def _of(group: str, version: str, *kinds: Kind) -> tuple[Kind, ...]:
+def _of(group: str, version: str, *kinds: BuiltInKind) -> tuple[BuiltInKind, ...]:
     return tuple(replace(kind, group=group, version=version) for kind in kinds)
 
 
@@ -130,13 +130,13 @@ _OF_PODS = (
 _ENDPOINTS = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
 _INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
-KINDS: tuple[Kind, ...] = (
+KINDS: tuple[BuiltInKind, ...] = (
     *_of(
         "",
         "v1",
-        Kind("configmaps", "ConfigMap", "cm"),
-        Kind("endpoints", "Endpoints", "ep", creates=True, deprecated=_ENDPOINTS),
-        Kind(
+        BuiltInKind("configmaps", "ConfigMap", "cm"),
+        BuiltInKind("endpoints", "Endpoints", "ep", creates=True, deprecated=_ENDPOINTS),
+        BuiltInKind(
             "events",
             "Event",
             "ev",
@@ -150,8 +150,8 @@ KINDS: tuple[Kind, ...] = (
                 "type",
             ),
         ),
-        Kind("limitranges", "LimitRange", "limits", creates=True),
-        Kind(
+        BuiltInKind("limitranges", "LimitRange", "limits", creates=True),
+        BuiltInKind(
             "nodes",
             "Node",
             "no",
@@ -160,9 +160,9 @@ KINDS: tuple[Kind, ...] = (
             keeps_status=True,
             fields=("spec.unschedulable=false",),
         ),
-        Kind("persistentvolumeclaims", "PersistentVolumeClaim", "pvc", has_status=True, returns_deleted=True),
-        Kind("persistentvolumes", "PersistentVolume", "pv", namespaced=False, has_status=True, returns_deleted=True),
-        Kind(
+        BuiltInKind("persistentvolumeclaims", "PersistentVolumeClaim", "pvc", has_status=True, returns_deleted=True),
+        BuiltInKind("persistentvolumes", "PersistentVolume", "pv", namespaced=False, has_status=True, returns_deleted=True),
+        BuiltInKind(
             "pods",
             "Pod",
             "po",
@@ -187,8 +187,8 @@ KINDS: tuple[Kind, ...] = (
                 "status.nominatedNodeName",
             ),
         ),
-        Kind("podtemplates", "PodTemplate", counted=("template",), generation=1, returns_deleted=True),
-        Kind(
+        BuiltInKind("podtemplates", "PodTemplate", counted=("template",), generation=1, returns_deleted=True),
+        BuiltInKind(
             "replicationcontrollers",
             "ReplicationController",
             "rc",
@@ -200,16 +200,16 @@ KINDS: tuple[Kind, ...] = (
             generation=1,
             fields=("status.replicas=0",),
         ),
-        Kind("resourcequotas", "ResourceQuota", "quota", has_status=True, returns_deleted=True),
-        Kind("secrets", "Secret", fields=("type",)),
-        Kind(
+        BuiltInKind("resourcequotas", "ResourceQuota", "quota", has_status=True, returns_deleted=True),
+        BuiltInKind("secrets", "Secret", fields=("type",)),
+        BuiltInKind(
             "serviceaccounts",
             "ServiceAccount",
             "sa",
             subresources=(APISubresource("token", "TokenRequest", _CREATE, "authentication.k8s.io", "v1"),),
             returns_deleted=True,
         ),
-        Kind(
+        BuiltInKind(
             "services",
             "Service",
             "svc",
@@ -224,7 +224,7 @@ KINDS: tuple[Kind, ...] = (
     *_of(
         "apiregistration.k8s.io",
         "v1",
-        Kind(
+        BuiltInKind(
             "apiservices",
             "APIService",
             categories="api-extensions",
@@ -238,9 +238,9 @@ KINDS: tuple[Kind, ...] = (
     *_of(
         "apps",
         "v1",
-        Kind("controllerrevisions", "ControllerRevision"),
-        Kind("daemonsets", "DaemonSet", "ds", "all", has_status=True, counted=("spec",), generation=1),
-        Kind(
+        BuiltInKind("controllerrevisions", "ControllerRevision"),
+        BuiltInKind("daemonsets", "DaemonSet", "ds", "all", has_status=True, counted=("spec",), generation=1),
+        BuiltInKind(
             "deployments",
             "Deployment",
             "deploy",
@@ -251,8 +251,8 @@ KINDS: tuple[Kind, ...] = (
             generation=1,
             kept_by_status=("labels",),
         ),
-        Kind("replicasets", "ReplicaSet", "rs", "all", has_status=True, scale="replicas", counted=("spec",), generation=1),
-        Kind(
+        BuiltInKind("replicasets", "ReplicaSet", "rs", "all", has_status=True, scale="replicas", counted=("spec",), generation=1),
+        BuiltInKind(
             "statefulsets",
             "StatefulSet",
             "sts",
@@ -267,7 +267,7 @@ KINDS: tuple[Kind, ...] = (
     *_of(
         "events.k8s.io",
         "v1",
-        Kind(
+        BuiltInKind(
             "events",
             "Event",
             "ev",
@@ -284,12 +284,12 @@ KINDS: tuple[Kind, ...] = (
     *_of(
         "autoscaling",
         "v2",
-        Kind("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", "all", has_status=True),
+        BuiltInKind("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", "all", has_status=True),
     ),
     *_of(
         "autoscaling",
         "v1",
-        Kind(
+        BuiltInKind(
             "horizontalpodautoscalers",
             "HorizontalPodAutoscaler",
             "hpa",
@@ -301,8 +301,8 @@ KINDS: tuple[Kind, ...] = (
     *_of(
         "batch",
         "v1",
-        Kind("cronjobs", "CronJob", "cj", "all", has_status=True, counted=("spec",), generation=1),
-        Kind(
+        BuiltInKind("cronjobs", "CronJob", "cj", "all", has_status=True, counted=("spec",), generation=1),
+        BuiltInKind(
             "jobs",
             "Job",
             categories="all",
@@ -316,7 +316,7 @@ KINDS: tuple[Kind, ...] = (
     *_of(
         "certificates.k8s.io",
         "v1",
-        Kind(
+        BuiltInKind(
             "certificatesigningrequests",
             "CertificateSigningRequest",
             "csr",
@@ -331,14 +331,14 @@ KINDS: tuple[Kind, ...] = (
     *_of(
         "networking.k8s.io",
         "v1",
-        Kind("ingressclasses", "IngressClass", namespaced=False, counted=("spec",), generation=1),
-        Kind("ingresses", "Ingress", "ing", has_status=True, counted=("spec",), generation=1),
-        Kind("networkpolicies", "NetworkPolicy", "netpol", counted=("spec",), generation=1),
+        BuiltInKind("ingressclasses", "IngressClass", namespaced=False, counted=("spec",), generation=1),
+        BuiltInKind("ingresses", "Ingress", "ing", has_status=True, counted=("spec",), generation=1),
+        BuiltInKind("networkpolicies", "NetworkPolicy", "netpol", counted=("spec",), generation=1),
     ),
     *_of(
         "policy",
         "v1",
-        Kind(
+        BuiltInKind(
             "poddisruptionbudgets",
             "PodDisruptionBudget",
             "pdb",
@@ -352,18 +352,18 @@ KINDS: tuple[Kind, ...] = (
     *_of(
         "rbac.authorization.k8s.io",
         "v1",
-        Kind("clusterrolebindings", "ClusterRoleBinding", namespaced=False, name_rule=path_segment_name, creates=True),
-        Kind("clusterroles", "ClusterRole", namespaced=False, name_rule=path_segment_name, creates=True),
-        Kind("rolebindings", "RoleBinding", name_rule=path_segment_name, creates=True),
-        Kind("roles", "Role", name_rule=path_segment_name, creates=True),
+        BuiltInKind("clusterrolebindings", "ClusterRoleBinding", namespaced=False, name_rule=path_segment_name, creates=True),
+        BuiltInKind("clusterroles", "ClusterRole", namespaced=False, name_rule=path_segment_name, creates=True),
+        BuiltInKind("rolebindings", "RoleBinding", name_rule=path_segment_name, creates=True),
+        BuiltInKind("roles", "Role", name_rule=path_segment_name, creates=True),
     ),
     *_of(
         "storage.k8s.io",
         "v1",
-        Kind("csidrivers", "CSIDriver", namespaced=False, counted=("spec",), unconditional=False, returns_deleted=True),
-        Kind("csinodes", "CSINode", namespaced=False, unconditional=False, returns_deleted=True),
-        Kind("storageclasses", "StorageClass", "sc", namespaced=False, returns_deleted=True),
-        Kind(
+        BuiltInKind("csidrivers", "CSIDriver", namespaced=False, counted=("spec",), unconditional=False, returns_deleted=True),
+        BuiltInKind("csinodes", "CSINode", namespaced=False, unconditional=False, returns_deleted=True),
+        BuiltInKind("storageclasses", "StorageClass", "sc", namespaced=False, returns_deleted=True),
+        BuiltInKind(
             "volumeattachments",
             "VolumeAttachment",
             namespaced=False,
@@ -373,13 +373,13 @@ KINDS: tuple[Kind, ...] = (
             returns_deleted=True,
         ),
     ),
-    *_of("scheduling.k8s.io", "v1", Kind("priorityclasses", "PriorityClass", "pc", namespaced=False, generation=1)),
-    *_of("coordination.k8s.io", "v1", Kind("leases", "Lease", creates=True, unconditional=False)),
-    *_of("node.k8s.io", "v1", Kind("runtimeclasses", "RuntimeClass", namespaced=False, creates=True, unconditional=False)),
+    *_of("scheduling.k8s.io", "v1", BuiltInKind("priorityclasses", "PriorityClass", "pc", namespaced=False, generation=1)),
+    *_of("coordination.k8s.io", "v1", BuiltInKind("leases", "Lease", creates=True, unconditional=False)),
+    *_of("node.k8s.io", "v1", BuiltInKind("runtimeclasses", "RuntimeClass", namespaced=False, creates=True, unconditional=False)),
     *_of(
         "discovery.k8s.io",
         "v1",
-        Kind(
+        BuiltInKind(
             "endpointslices",
             "EndpointSlice",
             counted=("addressType", "endpoints", "ports", "metadata.labels"),
@@ -389,10 +389,10 @@ KINDS: tuple[Kind, ...] = (
     *_of(
         "resource.k8s.io",
         "v1",
-        Kind("deviceclasses", "DeviceClass", namespaced=False, counted=("spec",), generation=1, returns_deleted=True),
-        Kind("resourceclaims", "ResourceClaim", has_status=True, kept_by_status=_ALL, returns_deleted=True),
-        Kind("resourceclaimtemplates", "ResourceClaimTemplate", returns_deleted=True),
-        Kind(
+        BuiltInKind("deviceclasses", "DeviceClass", namespaced=False, counted=("spec",), generation=1, returns_deleted=True),
+        BuiltInKind("resourceclaims", "ResourceClaim", has_status=True, kept_by_status=_ALL, returns_deleted=True),
+        BuiltInKind("resourceclaimtemplates", "ResourceClaimTemplate", returns_deleted=True),
+        BuiltInKind(
             "resourceslices",
             "ResourceSlice",
             namespaced=False,

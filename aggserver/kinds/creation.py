@@ -21,11 +21,11 @@ from typing import Any
 from aggserver.kinds.resources import qos_class
 from aggserver.meta.json_types import JSONMapping, JSONObject
 
-__all__ = ["CRITICAL", "Classes", "Request", "admitted_defaults", "pair_data_sources", "prepare_new"]
+__all__ = ["CRITICAL", "Classes", "CreateRequest", "admitted_defaults", "pair_data_sources", "prepare_new"]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CreateRequest:
     """Of the one that creates an object. uid: of the object. now: RFC 3339, in whole seconds. user: its UserInfo, as in a
     SelfSubjectReview: username, uid, groups, extra.
     """
@@ -35,14 +35,14 @@ class Request:
     user: JSONMapping
 
 
-def prepare_new(obj: JSONObject, type_name: str, request: Request) -> None:
+def prepare_new(obj: JSONObject, type_name: str, request: CreateRequest) -> None:
     """Change a new object with its defaults in place. type_name: in the tables of `scheme/`."""
     prepare = _NEW.get(type_name)
     if prepare is not None:
         prepare(obj, request)
 
 
-def _pod(pod: JSONObject, request: Request) -> None:
+def _pod(pod: JSONObject, request: CreateRequest) -> None:
     spec = pod["spec"]
     pod["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
     if spec.get("schedulingGates"):
@@ -82,14 +82,14 @@ def _select_own(term: JSONObject, labels: Mapping[str, str], **operators: str) -
                 selector["matchExpressions"] = [*selector.get("matchExpressions", ()), added]
 
 
-def _namespace(namespace: JSONObject, request: Request) -> None:
+def _namespace(namespace: JSONObject, request: CreateRequest) -> None:
     finalizers = namespace["spec"].get("finalizers", [])
     if "kubernetes" not in finalizers:
         namespace["spec"]["finalizers"] = [*finalizers, "kubernetes"]
     namespace["status"] = {"phase": "Active"}
 
 
-def _job(job: JSONObject, request: Request) -> None:
+def _job(job: JSONObject, request: CreateRequest) -> None:
     """The selector of a Job's Pods by its uid, unless it has one of its own."""
     spec = job["spec"]
     if spec.get("manualSelector"):
@@ -105,7 +105,7 @@ def _job(job: JSONObject, request: Request) -> None:
     selector["matchLabels"] = {"batch.kubernetes.io/controller-uid": uid, **selector.get("matchLabels", {})}
 
 
-def _claim(claim: JSONObject, request: Request) -> None:
+def _claim(claim: JSONObject, request: CreateRequest) -> None:
     pair_data_sources(claim, {"spec": {}})
 
 
@@ -126,11 +126,11 @@ def pair_data_sources(claim: JSONObject, old: JSONMapping) -> None:
 _SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 
 
-def _volume(volume: JSONObject, request: Request) -> None:
+def _volume(volume: JSONObject, request: CreateRequest) -> None:
     volume["status"] = {"phase": "Pending", "lastPhaseTransitionTime": request.now}
 
 
-def _daemon_set(daemon_set: JSONObject, request: Request) -> None:
+def _daemon_set(daemon_set: JSONObject, request: CreateRequest) -> None:
     metadata = daemon_set["metadata"]
     metadata["annotations"] = {TEMPLATE_GENERATION: "1", **metadata.get("annotations", {})}
 
@@ -138,7 +138,7 @@ def _daemon_set(daemon_set: JSONObject, request: Request) -> None:
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
-def _signing_request(signing: JSONObject, request: Request) -> None:
+def _signing_request(signing: JSONObject, request: CreateRequest) -> None:
     """Who asks is not for the request to say."""
     spec = signing["spec"]
     for name in ("username", "uid", "groups", "extra"):
@@ -147,19 +147,19 @@ def _signing_request(signing: JSONObject, request: Request) -> None:
             spec[name] = request.user[name]
 
 
-def _resource_slice(devices: JSONObject, request: Request) -> None:
+def _resource_slice(devices: JSONObject, request: CreateRequest) -> None:
     for device in devices["spec"].get("devices") or ():
         for taint in device.get("taints", ()):
             taint.setdefault("timeAdded", request.now)
 
 
-def _service_account(account: JSONObject, request: Request) -> None:
+def _service_account(account: JSONObject, request: CreateRequest) -> None:
     """Of a reference to a Secret, only the name is kept."""
     if "secrets" in account:
         account["secrets"] = [{"name": each["name"]} if "name" in each else {} for each in account["secrets"]]
 
 
-_NEW: Mapping[str, Callable[[JSONObject, Request], None]] = {
+_NEW: Mapping[str, Callable[[JSONObject, CreateRequest], None]] = {
     "apps/v1.DaemonSet": _daemon_set,
     "batch/v1.Job": _job,
     "certificates/v1.CertificateSigningRequest": _signing_request,

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from aggserver.kinds.catalog import Kind
+from aggserver.kinds.catalog import BuiltInKind
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.nested import go_text
 
 __all__ = ["field_reader", "names"]
 
 
-def names(kind: Kind) -> frozenset[str]:
+def names(kind: BuiltInKind) -> frozenset[str]:
     """The names that a field selector may have, beside those of metadata."""
     return frozenset(_parsed(entry)[0] for entry in kind.fields)
 
 
-def field_reader(kinds: Iterable[Kind]) -> Callable[[JSONObject], Mapping[str, str]]:
+def field_reader(kinds: Iterable[BuiltInKind]) -> Callable[[JSONObject], Mapping[str, str]]:
     """A function that reads the fields of an object in one of the versions that are given, by their names in all of them."""
     parsed = [_parsed(entry) for kind in kinds for entry in kind.fields]
 

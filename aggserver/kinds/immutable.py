@@ -5,10 +5,13 @@ Pure. Source: Validate...Update in k8s.io/kubernetes pkg/apis/*/validation/valid
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from aggserver.kinds.claim_updates import changed_claim
+from aggserver.kinds.job_updates import changed_job
 from aggserver.kinds.pod_updates import changed_pod, semantic
+from aggserver.kinds.service_rules import changed_service
 from aggserver.meta import codec, field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONObject
@@ -24,14 +27,6 @@ _RULES: Mapping[str, Mapping[str, str]] = {
     "apps/v1.DaemonSet": {"spec.selector": _IMMUTABLE},
     "apps/v1.Deployment": {"spec.selector": _IMMUTABLE},
     "apps/v1.ReplicaSet": {"spec.selector": _IMMUTABLE},
-    "batch/v1.Job": {
-        "spec.selector": _IMMUTABLE,
-        "spec.template": _IMMUTABLE,
-        "spec.completionMode": _IMMUTABLE,
-        "spec.podFailurePolicy": _IMMUTABLE,
-        "spec.backoffLimitPerIndex": _IMMUTABLE,
-        "spec.managedBy": _IMMUTABLE,
-    },
     "core/v1.Secret": {"type": _IMMUTABLE},
     "events/v1.Event": {
         "regarding>involvedObject": _IMMUTABLE,
@@ -83,63 +78,33 @@ _FIXED: Mapping[str, tuple[tuple[str, ...], str]] = {
         "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
         "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
     ),
-    "core/v1.PersistentVolumeClaim": (
-        ("resources", "volumeAttributesClassName", "volumeName", "storageClassName"),
-        "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
-    ),
+}
+
+# The kinds with functions of their own.
+_OWN: Mapping[str, Callable[[JSONObject, JSONObject], Iterable[FieldError]]] = {
+    "batch/v1.Job": changed_job,
+    "core/v1.PersistentVolumeClaim": changed_claim,
+    "core/v1.Pod": changed_pod,
+    "core/v1.Service": changed_service,
 }
 
 
 def changed_immutables(type_name: str, obj: JSONObject, old: JSONObject) -> list[FieldError]:
     """type_name: in the tables of `scheme/`."""
-    if type_name == "core/v1.Pod":
-        return changed_pod(obj, old)
+    own = _OWN.get(type_name)
+    if own is not None:
+        return list(own(obj, old))
     problems = _frozen(type_name, obj, old)
     for paths, why in _RULES.get(type_name, {}).items():
-        if type_name == "batch/v1.Job" and paths == "spec.template":
-            problems += _job_template(obj, old)
-            continue
         path, _, shown = paths.partition(">")
         value, before = _at(obj, path), _at(old, path)
         if not codec.same(value or None, before or None):
             where = Path(shown or path)
             problems.append(field.forbidden(where, why[1:]) if why[0] == "!" else field.invalid(where, value, why))
     fixed = _FIXED.get(type_name)
-    if fixed is not None and _fixed_part(obj, fixed[0]) != _fixed_part(old, fixed[0]):
+    if fixed is not None and _fixed_part(type_name, obj, fixed[0]) != _fixed_part(type_name, old, fixed[0]):
         problems.append(field.forbidden(Path("spec"), fixed[1]))
     return problems
-
-
-def _job_template(obj: JSONObject, old: JSONObject) -> list[FieldError]:
-    """A template can change only in where its Pods run and in their resources, and only while the Job is suspended without Pods.
-
-    Source: shouldAllowMutablePodTemplate of pkg/registry/batch/job/strategy.go, which says when, and validatePodTemplateUpdate.
-    """
-    value, before = _at(obj, "spec.template"), _at(old, "spec.template")
-    where = Path("spec.template")
-    if _is_at_rest(old):
-        where, value, before = Path("spec.template.spec"), _at(obj, "spec.template.spec"), _at(old, "spec.template.spec")
-        if _without_placement(value or {}) == _without_placement(before or {}):
-            return []
-    return [] if codec.same(value or None, before or None) else [field.invalid(where, value, _IMMUTABLE)]
-
-
-def _is_at_rest(job: JSONObject) -> bool:
-    status = job.get("status") or {}
-    conditions = status.get("conditions") or ()
-    is_marked = any(each.get("type") == "Suspended" and each.get("status") == "True" for each in conditions)
-    return bool(_at(job, "spec.suspend")) and (is_marked or not status.get("startTime")) and not status.get("active")
-
-
-def _without_placement(pod: JSONObject) -> JSONObject:
-    free = ("nodeSelector", "tolerations", "schedulingGates", "affinity", "containers", "initContainers")
-    kept = {name: value for name, value in pod.items() if name not in free and value not in (None, {}, [])}
-    affinity = {name: value for name, value in (pod.get("affinity") or {}).items() if name != "nodeAffinity" and value}
-    containers = {
-        name: [{key: value for key, value in each.items() if key != "resources"} for each in pod.get(name) or ()]
-        for name in ("containers", "initContainers")
-    }
-    return {**kept, **containers, "affinity": affinity}
 
 
 def _frozen(type_name: str, obj: JSONObject, old: JSONObject) -> list[FieldError]:
@@ -151,8 +116,9 @@ def _frozen(type_name: str, obj: JSONObject, old: JSONObject) -> list[FieldError
     return problems + [field.forbidden(Path(name), _WHEN_FROZEN) for name in changed]
 
 
-def _fixed_part(obj: JSONObject, free: tuple[str, ...]) -> Any:
-    return semantic({name: value for name, value in (obj.get("spec") or {}).items() if name not in free})
+def _fixed_part(type_name: str, obj: JSONObject, free: tuple[str, ...]) -> Any:
+    kept = {name: value for name, value in (obj.get("spec") or {}).items() if name not in free}
+    return semantic(kept, f"{type_name}Spec")
 
 
 def _at(obj: JSONObject, path: str) -> Any:

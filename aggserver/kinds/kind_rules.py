@@ -1,4 +1,4 @@
-"""Rules of single kinds that the tables of checks can't say: names of containers, keys of data, and those of `jobs.py`.
+"""Rules of kinds that the tables of checks can't say: names of containers, tolerations, keys of data, and those of other modules.
 
 Pure. Source: k8s.io/kubernetes pkg/apis/{core,batch}/validation/validation.go, k8s.io/apimachinery pkg/util/validation, v0.36.3.
 """
@@ -9,10 +9,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from aggserver.kinds.claim_updates import claim_problems
 from aggserver.kinds.jobs import job_problems
 from aggserver.kinds.pod_updates import pod_images
 from aggserver.kinds.secrets import secret_problems
-from aggserver.meta.field import FieldError, Path, duplicate, invalid
+from aggserver.kinds.service_rules import service_problems
+from aggserver.kinds.tolerations import toleration_problems
+from aggserver.meta.field import FieldError, Path, duplicate, invalid, too_long
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.names import dns1123_label
 
@@ -32,6 +35,8 @@ _POD_SPECS: Mapping[str, str] = {
     "core/v1.ReplicationController": _TEMPLATE,
 }
 _MAX_KEY = 253
+# Of all values of a ConfigMap or a Secret, as upstream.
+_MAX_DATA_BYTES = 1024 * 1024
 _KEY = re.compile("[-._a-zA-Z0-9]+")
 _KEY_TEXT = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
@@ -54,6 +59,7 @@ def _problems(type_name: str, obj: JSONObject) -> Iterator[FieldError]:
         for name in path.split("."):
             spec = spec.get(name) or {}
         yield from _containers(spec, Path(path))
+        yield from toleration_problems(spec.get("tolerations") or (), Path(path).child("tolerations"))
     if (rules := _RULES.get(type_name)) is not None:
         yield from rules(obj)
 
@@ -80,12 +86,21 @@ def _config_map(obj: JSONObject) -> Iterator[FieldError]:
             yield invalid(Path("data").key(key), key, "duplicate of key present in binaryData")
     for key in binary:
         yield from _key_problems(Path("binaryData"), key)
+    if sum(len(text.encode()) for text in data.values()) + _decoded_bytes(binary) > _MAX_DATA_BYTES:
+        yield too_long(Path("[]"), _MAX_DATA_BYTES)  # upstream's path has no name
 
 
 def _secret(obj: JSONObject) -> Iterator[FieldError]:
     for key in obj.get("data") or ():
         yield from _key_problems(Path("data"), key)
+    if _decoded_bytes(obj.get("data") or {}) > _MAX_DATA_BYTES:
+        yield too_long(Path("data"), _MAX_DATA_BYTES)
     yield from secret_problems(obj)
+
+
+def _decoded_bytes(data: Mapping[str, str]) -> int:
+    """Of base64."""
+    return sum(len(text) // 4 * 3 - text[-2:].count("=") for text in data.values())
 
 
 def _key_problems(path: Path, key: str) -> Iterator[FieldError]:
@@ -112,6 +127,8 @@ _RULES: Mapping[str, Callable[[JSONObject], Iterable[FieldError]]] = {
     "batch/v1.CronJob": _cron_job,
     "batch/v1.Job": _job,
     "core/v1.ConfigMap": _config_map,
+    "core/v1.PersistentVolumeClaim": claim_problems,
     "core/v1.Pod": pod_images,
     "core/v1.Secret": _secret,
+    "core/v1.Service": service_problems,
 }

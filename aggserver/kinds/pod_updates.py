@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from aggserver.kinds.tolerations import added_toleration_problems
 from aggserver.meta import field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.golang import to_json
 from aggserver.meta.json_types import JSONObject
+from aggserver.scheme.types import Type, lookup
 
 __all__ = ["changed_annotations", "changed_pod", "pod_images", "semantic"]
+
 
 _SPEC, _ANNOTATIONS = Path("spec"), Path("metadata").child("annotations")
 _AFFINITY = _SPEC.child("affinity", "nodeAffinity")
@@ -52,7 +55,8 @@ def changed_pod(obj: JSONObject, old: JSONObject) -> list[FieldError]:
     gated = bool(before.get("schedulingGates"))
     if gated:
         problems += _placement(spec, before)
-    fixed = _fixed_part(spec, gated), _fixed_part(before, gated)
+    placed = gated and _node_affinity(spec) != _node_affinity(before)
+    fixed = _fixed_part(spec, gated, placed), _fixed_part(before, gated, placed)
     seconds, grace = before.get("terminationGracePeriodSeconds"), spec.get("terminationGracePeriodSeconds")
     if seconds is not None and seconds < 0 and grace == 1:
         fixed[0]["terminationGracePeriodSeconds"] = seconds
@@ -110,9 +114,10 @@ def _deadline(seconds: int | None, before: int | None) -> tuple[list[FieldError]
 
 def _tolerations(tolerations: Sequence[JSONObject], before: Sequence[JSONObject]) -> list[FieldError]:
     given = set(map(_toleration, tolerations))
+    path = _SPEC.child("tolerations")
     if all(_toleration(each) in given for each in before):
-        return []
-    return [field.forbidden(_SPEC.child("tolerations"), "existing toleration can not be modified except its tolerationSeconds")]
+        return list(added_toleration_problems(tolerations, path))
+    return [field.forbidden(path, "existing toleration can not be modified except its tolerationSeconds")]
 
 
 def _toleration(toleration: JSONObject) -> tuple[str, ...]:
@@ -152,7 +157,8 @@ def _terms(spec: JSONObject) -> Sequence[JSONObject]:
 
 
 def _only_adds(term: JSONObject, before: JSONObject) -> bool:
-    parts = [(semantic(term.get(name)) or [], semantic(before.get(name)) or []) for name in ("matchExpressions", "matchFields")]
+    terms = [semantic(each, "core/v1.NodeSelectorTerm") for each in (term, before)]
+    parts = [tuple(each.get(name, []) for each in terms) for name in ("matchExpressions", "matchFields")]
     if not any(was for _, was in parts):
         return not any(now for now, _ in parts)
     return all(now[: len(was)] == was for now, was in parts)
@@ -171,23 +177,42 @@ def _go_term(term: JSONObject) -> str:
     return f"{{{','.join(parts)}}}"
 
 
-def _fixed_part(spec: JSONObject, gated: bool) -> dict[str, Any]:
-    """What can't change. gated: whether the Pod was, and can be placed."""
+def _node_affinity(spec: JSONObject) -> Any:
+    return semantic((spec.get("affinity") or {}).get("nodeAffinity"), "core/v1.NodeAffinity")
+
+
+def _fixed_part(spec: JSONObject, gated: bool, placed: bool) -> dict[str, Any]:
+    """What can't change. gated: whether the Pod was, and can be placed. placed: whether its node affinity changes."""
     free = {"activeDeadlineSeconds", "schedulingGates", "tolerations", *_CONTAINERS, *(("nodeSelector",) if gated else ())}
     kept = {name: value for name, value in spec.items() if name not in free}
     for name in _CONTAINERS:
         kept[name] = [{**each, "image": ""} for each in spec.get(name) or ()]
-    if gated and kept.get("affinity"):
-        kept["affinity"] = {**kept["affinity"], "nodeAffinity": None}
-    result: dict[str, Any] = semantic(kept)
+    if placed and kept.get("affinity") is not None:
+        kept["affinity"] = {name: value for name, value in kept["affinity"].items() if name != "nodeAffinity" and value} or None
+    result: dict[str, Any] = semantic(kept, "core/v1.PodSpec")
     return result
 
 
-def semantic(value: Any) -> Any:
-    """The value without members that are null or empty, as equality.Semantic compares."""
+def semantic(value: Any, type_name: str) -> Any:
+    """A value without what equality.Semantic does not tell from nothing: empty lists and maps, but no empty struct.
+
+    type_name: its type, in the tables of `scheme/`. It is looked up here, since reading the tables takes time at a start.
+    """
+    return _semantic(value, lookup(type_name))
+
+
+def _semantic(value: Any, of: Type) -> Any:
+    if of.kind == "struct" and isinstance(value, Mapping):
+        found: dict[str, Any] = {}
+        for name, inner in value.items():
+            if inner is None or (member := of.members.get(name)) is None:
+                continue
+            same = _semantic(inner, member.type)
+            if member.pointer or same not in ({}, []):
+                found[name] = same
+        return found
+    if of.element is None or value is None:
+        return value
     if isinstance(value, Mapping):
-        members = ((name, semantic(member)) for name, member in value.items())
-        return {name: member for name, member in members if member not in (None, {}, [])}
-    if isinstance(value, list):
-        return list(map(semantic, value))
-    return value
+        return {key: _semantic(inner, of.element) for key, inner in value.items()}
+    return [_semantic(inner, of.element) for inner in value]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from aggserver.informers.informer import ALL
 from aggserver.kinds.strategy import ALL_METADATA, KindStatusStrategy, KindStrategy
 from aggserver.merge.fieldset import FieldSet
 from aggserver.meta import codec, errors
@@ -18,7 +19,6 @@ from aggserver.meta.errors import Cause, StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.selectors import LabelSelector, SelectorError
 from aggserver.registry.deletion import check_preconditions
-from aggserver.registry.informer import ALL
 from aggserver.registry.rest import NO_ADMISSION, Admission, Context, DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject

@@ -5,7 +5,7 @@ Source: k8s.io/kubernetes pkg/registry/apps/*/storage/storage.go (scaleFrom...),
 
 from __future__ import annotations
 
-from aggserver.kinds.catalog import Kind
+from aggserver.kinds.catalog import BuiltInKind
 from aggserver.merge.scale_owners import ScaleOwners
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.selectors import LabelSelector, SelectorError
@@ -18,7 +18,7 @@ __all__ = ["scale_store"]
 _REPLICAS = ".spec.replicas"
 
 
-def scale_store(kind: Kind, store: Store) -> ScaleStore:
+def scale_store(kind: BuiltInKind, store: Store) -> ScaleStore:
     """store: of the objects, without a field manager."""
     paths = ScalePaths(_REPLICAS, f".status.{kind.scale}")
     return ScaleStore(store, paths, ScaleOwners(kind.api_version, {kind.api_version: _REPLICAS}), _selector)

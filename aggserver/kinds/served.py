@@ -16,7 +16,7 @@ from aggserver.admission.chain import Attributes, Chain
 from aggserver.conversion.converter import NONE, ConversionError, Converter
 from aggserver.endpoints.fixed import FixedResource, of_kind
 from aggserver.endpoints.installer import ResourceScope, Served
-from aggserver.kinds.catalog import KINDS, Kind
+from aggserver.kinds.catalog import KINDS, BuiltInKind
 from aggserver.merge.managers import MissingVersionError
 from aggserver.meta import codec, errors
 from aggserver.meta.json_types import JSONObject
@@ -36,6 +36,7 @@ from aggserver.registry.views import Views
 
 if TYPE_CHECKING:
     from aggserver.kinds.admission import KindDefaults
+    from aggserver.kinds.admitted import KindObjects
     from aggserver.kinds.pods import Bindings
 
 __all__ = ["Kinds", "ServedKind"]
@@ -66,7 +67,7 @@ class Kinds:
         self._cluster_ips = cluster_ips
         self._port = port
         self._storages: dict[tuple[str, str], ResourceStorage] = {}
-        self._stores: dict[Kind, Store] = {}
+        self._stores: dict[BuiltInKind, Store] = {}
         self._stored = {(kind.group, kind.plural): kind for kind in KINDS if kind.stored_as is None}
         chain = admission.after(_KindDefaults(self.store))
         self._admission = chain
@@ -101,18 +102,30 @@ class Kinds:
         kind = self._stored[group, resource]
         return self.store_of(kind).with_strategy(KindStatusStrategy(kind))
 
-    def store_of(self, kind: Kind) -> Store:
+    def store_of(self, kind: BuiltInKind) -> Store:
         """The store of one version of a resource, made at first use. Those of all its versions share the objects."""
         if kind not in self._stores:
             self._stores[kind] = self._made(kind)
         return self._stores[kind]
+
+    def objects_of(self, kind: BuiltInKind) -> KindObjects | None:
+        """Its versions, for admission; None for a kind with one."""
+        kinds = self._versions(kind)
+        if len(kinds) == 1:
+            return None
+        from aggserver.kinds.admitted import KindObjects
+        from aggserver.kinds.strategy import type_conformer
+        from aggserver.kinds.versions import CONVERTERS
+
+        conforms = {each: of_kind(each.name, type_conformer(each.type_name)) for each in kinds}
+        return KindObjects(conforms, CONVERTERS[kind.stored[0], kind.plural])
 
     def end_watches(self) -> None:
         """End all watches, since the server stops."""
         for store in self._stores.values():
             store.end_watches()
 
-    def _made(self, kind: Kind) -> Store:
+    def _made(self, kind: BuiltInKind) -> Store:
         from aggserver.kinds.strategy import KindStrategy
 
         storage = self._storage(kind)
@@ -126,7 +139,7 @@ class Kinds:
         strategy = KindStrategy(kind, convert=_converting(storage.converter))
         return Store(storage, strategy, Views(storage, kind.info, _keep_all), partial(self._sibling, kind))
 
-    def _storage(self, kind: Kind) -> ResourceStorage:
+    def _storage(self, kind: BuiltInKind) -> ResourceStorage:
         key = kind.stored[0], kind.plural
         found = self._storages.get(key)
         if found is None:
@@ -144,11 +157,11 @@ class Kinds:
             self._storages[key] = found
         return found
 
-    def _versions(self, kind: Kind) -> list[Kind]:
+    def _versions(self, kind: BuiltInKind) -> list[BuiltInKind]:
         """All forms in which the objects of a kind are served."""
         return [each for each in KINDS if (each.plural, each.stored) == (kind.plural, kind.stored)]
 
-    def _sibling(self, kind: Kind, api_version: str) -> Store | None:
+    def _sibling(self, kind: BuiltInKind, api_version: str) -> Store | None:
         for each in self._versions(kind):
             if each.api_version == api_version:
                 return self.store_of(each)
@@ -211,7 +224,7 @@ class _NamedBindings:
 class ServedKind:
     """One kind in one version, as the installer takes it."""
 
-    def __init__(self, kinds: Kinds, kind: Kind, admission: Chain, below: Below) -> None:
+    def __init__(self, kinds: Kinds, kind: BuiltInKind, admission: Chain, below: Below) -> None:
         self._kinds = kinds
         self._kind = kind
         self._admission = admission
@@ -312,6 +325,7 @@ class ServedKind:
             deprecation=kind.deprecated,
             typed=True,
             built_in=True,
+            objects=self._kinds.objects_of(kind),
             type_name=kind.type_name,
         )
 

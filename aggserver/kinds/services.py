@@ -14,12 +14,12 @@ from contextvars import ContextVar
 from ipaddress import IPv4Network
 from typing import NamedTuple
 
+from aggserver.informers.informer import CONTROLLER
 from aggserver.kinds.addresses import Pool, assign, first_address, node_ports, release
-from aggserver.kinds.catalog import Kind
+from aggserver.kinds.catalog import BuiltInKind
 from aggserver.kinds.strategy import KindStrategy
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import NO_ADMISSION, Admission, Context, ListOptions, WriteOptions
 from aggserver.registry.store import Make, Store, Write
@@ -61,38 +61,38 @@ def service_fields(read: Callable[[JSONObject], Mapping[str, str]]) -> Callable[
 class _ServiceStrategy(KindStrategy):
     """pool: what is free for a Service, and whether it is there already. chosen: is told of what was given to one.
 
-    As upstream, addresses are given only to a Service that is valid, so that it is its validation that sets them.
+    As upstream, addresses are given before a Service is validated, which asks for them; they are taken if it is valid.
     """
 
-    def __init__(self, kind: Kind, pool: Callable[[JSONObject, bool], Pool], chosen: Callable[[JSONObject], None]) -> None:
+    def __init__(self, kind: BuiltInKind, pool: Callable[[JSONObject, bool], Pool], chosen: Callable[[JSONObject], None]) -> None:
         super().__init__(kind)
         self._pool = pool
         self._chosen = chosen
 
     def validate(self, obj: JSONObject) -> Verdict:
-        verdict = super().validate(obj)
-        return verdict if verdict.errors else self._assigned(obj, None)
+        return self._with_addresses(obj, None, super().validate)
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
         super().prepare_for_update(obj, old, now)
         release(obj, old)
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
-        verdict = super().validate_update(obj, old)
-        return verdict if verdict.errors else self._assigned(obj, old)
+        validate = super().validate_update
+        return self._with_addresses(obj, old, lambda given: validate(given, old))
 
-    def _assigned(self, obj: JSONObject, old: JSONObject | None) -> Verdict:
+    def _with_addresses(self, obj: JSONObject, old: JSONObject | None, validate: Callable[[JSONObject], Verdict]) -> Verdict:
         problems = assign(obj, old, self._pool(obj, old is not None))
-        if not problems:
+        verdict = Verdict(problems) if problems else validate(obj)
+        if not verdict.errors:
             self._chosen(obj)
-        return Verdict(problems)
+        return verdict
 
 
 class ServiceStore(Store):
     """network: the range of cluster IPs. port: returns the server's own."""
 
     def __init__(
-        self, resource: ResourceStorage, kind: Kind, views: Views, network: IPv4Network, port: Callable[[], int]
+        self, resource: ResourceStorage, kind: BuiltInKind, views: Views, network: IPv4Network, port: Callable[[], int]
     ) -> None:
         super().__init__(resource, _ServiceStrategy(kind, self._pool, self._remember), views)
         self._network = network
@@ -135,9 +135,9 @@ class ServiceStore(Store):
                 raise
 
     def _pool(self, obj: JSONObject, is_there: bool) -> Pool:
-        """As upstream, what another of the same name has is not free for one that is created."""
+        """As upstream, what another of the same name has is not free for one that is created. It may have no name yet."""
         metadata = obj["metadata"]
-        own = self._resource.key_of(metadata.get("namespace") or "", metadata["name"])
+        own = self._resource.key_of(metadata.get("namespace") or "", metadata.get("name") or "")
         ips: set[str] = set()
         ports: set[int] = set()
         for choice in self._choices.values():

@@ -22,14 +22,14 @@ from aggserver.merge.atom import Atom
 from aggserver.merge.comparing import compare
 from aggserver.merge.fieldset import FieldSet, FieldSetError
 from aggserver.merge.managers import (
-    Conflict,
     ConflictsError,
+    FieldUpdater,
     Manager,
+    ManagerConflict,
     Managers,
     MissingVersionError,
     Owned,
     Typed,
-    Updater,
 )
 from aggserver.merge.typed import TypedError, field_set, validate
 from aggserver.meta import errors, times
@@ -382,8 +382,8 @@ class FieldManager:
 
     # What the comparison needs
 
-    def _updater(self) -> Updater:
-        return Updater(self._converted, self.ignored)
+    def _updater(self) -> FieldUpdater:
+        return FieldUpdater(self._converted, self.ignored)
 
     def _converted(self, typed: Typed, api_version: str) -> Typed:
         """Raises MissingVersionError, and TypedError for what can't be converted or then does not fit the type of the version."""
@@ -513,7 +513,7 @@ def _with_last_applied(obj: JSONObject, config: JSONObject) -> JSONObject:
     return dict(obj, metadata=dict(obj["metadata"], annotations=annotations))
 
 
-def _conflict_error(conflicts: list[Conflict]) -> StatusError:
+def _conflict_error(conflicts: list[ManagerConflict]) -> StatusError:
     """The number of conflicts, and as many of them as fit into a response."""
     by: dict[Manager, list[str]] = {}
     texts = first_that_fit(fieldset.path_text(conflict.path) for conflict in conflicts)

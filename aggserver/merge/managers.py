@@ -20,14 +20,14 @@ from aggserver.merge.typed import TypedError, field_set
 from aggserver.merge.values import equal
 
 __all__ = [
-    "Conflict",
     "ConflictsError",
+    "FieldUpdater",
     "Manager",
+    "ManagerConflict",
     "Managers",
     "MissingVersionError",
     "Owned",
     "Typed",
-    "Updater",
     "no_other_version",
 ]
 
@@ -81,7 +81,7 @@ def no_other_version(obj: dict[str, Any], api_version: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class ManagerConflict:
     manager: Manager
     path: Path
 
@@ -89,13 +89,13 @@ class Conflict:
 class ConflictsError(Exception):
     """An apply would change fields of other managers. `conflicts` is never empty, and grouped by manager."""
 
-    def __init__(self, conflicts: list[Conflict]) -> None:
+    def __init__(self, conflicts: list[ManagerConflict]) -> None:
         super().__init__(f"{len(conflicts)} conflicts")
         self.conflicts = conflicts
 
 
 @dataclass(frozen=True, slots=True)
-class Updater:
+class FieldUpdater:
     """Does one update or one apply. It converts each object to each version once, however many managers wrote in it.
 
     ignored: by version what the endpoint resets, and so nobody comes to own by it.
@@ -146,7 +146,7 @@ class Updater:
         ours = _Change.of(compare(old.value, new.value, new.atom).without(self.ignored.get(new.api_version, fieldset.EMPTY)))
         changes = {new.api_version: ours}
         left: Managers = {}
-        conflicts: list[Conflict] = []
+        conflicts: list[ManagerConflict] = []
         for manager, owned in managers.items():
             if manager == workflow:
                 left[manager] = owned
@@ -159,7 +159,7 @@ class Updater:
                     continue
             taken = fieldset.intersection(owned.fields, changed.set) if changed.set else fieldset.EMPTY
             if taken and not force:
-                conflicts += [Conflict(manager, path) for path in fieldset.paths(taken)]
+                conflicts += [ManagerConflict(manager, path) for path in fieldset.paths(taken)]
             gone = fieldset.union(taken, changed.removed)
             left[manager] = owned._replace(fields=fieldset.difference(owned.fields, gone)) if gone else owned
         if conflicts:

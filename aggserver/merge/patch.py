@@ -10,30 +10,31 @@ Source: gopkg.in/evanphx/json-patch.v4 v4.13.0 (patch.go, merge.go); k8s.io/apis
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from aggserver.meta import codec
 from aggserver.meta.golang import json_kind, quote
 from aggserver.meta.json_types import json_copy
+from aggserver.scheme import strict
+from aggserver.scheme.types import Member, Type
 
 __all__ = [
-    "MAX_COMPLAINTS",
     "InvalidPatch",
     "JsonPatchError",
-    "Operation",
+    "PatchOperation",
     "TestFailedError",
     "TooManyOperations",
     "apply_json_patch",
+    "as_written",
+    "complaints",
     "decode",
     "merge_patch",
     "metadata_named",
     "parse_json_patch",
     "parse_merge_patch",
-    "unknown_fields",
 ]
 
 MAX_OPERATIONS = 10_000
@@ -42,10 +43,17 @@ MAX_COPIED_BYTES = 3 * 1024 * 1024
 # Items of lists that the operations of one patch may move to make room or to close a gap: about a second's work. It is what all
 # operations that a patch may have move at the front of a list of 100,000 items; upstream has no limit and takes its time.
 MAX_MOVED_ITEMS = 1_000_000_000
-# The complaints of a strict decoder; it keeps no more.
-MAX_COMPLAINTS = 100
-
-_FIELDS = ("op", "path", "from", "value")
+_STRING = Type("string", "string")
+# Go's type of an operation, by which a strict decoder reads it.
+_OPERATION = Type(
+    "handlers.jsonPatchOp",
+    "struct",
+    members={
+        name: Member(name, name.capitalize(), of, number=0, pointer=False, omitempty=False)
+        for name, of in {"op": _STRING, "from": _STRING, "path": _STRING, "value": strict.ANY}.items()
+    },
+)
+_PATCH = Type(f"[]{_OPERATION.name}", "list", _OPERATION)
 _METADATA = "/metadata/"
 _INDEX = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -67,7 +75,7 @@ class TestFailedError(JsonPatchError):
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class PatchOperation:
     """One step of a JSON patch. `path` and `from_path` are None where not given, which only some operations mind."""
 
     op: str
@@ -146,7 +154,7 @@ def _without_nulls(value: Any) -> Any:
 # --- JSON patch: reading ---
 
 
-def parse_json_patch(given: Any) -> list[Operation]:
+def parse_json_patch(given: Any) -> list[PatchOperation]:
     """Raises InvalidPatch, TooManyOperations. Whether operations exist and have what they need shows when they are applied."""
     if given is None:
         return []
@@ -158,27 +166,45 @@ def parse_json_patch(given: Any) -> list[Operation]:
     return [_operation(entry) for entry in given]
 
 
-def unknown_fields(given: Any) -> list[str]:
-    """`unknown field "[0].foo"` for members that no operation has, in what `parse_json_patch` takes: the first hundred."""
-    found = (
-        f"unknown field {quote(f'[{index}].{key}')}"
-        for index, entry in enumerate(given or ())
-        for key in entry or ()
-        if key not in _FIELDS
-    )
-    return list(islice(found, MAX_COMPLAINTS))
+def complaints(body: bytes, given: Any, *, nothing_repeated: bool) -> list[str]:
+    """What a strict decoder says of a JSON patch. given, nothing_repeated: what `decode` has made of it.
+
+    `parse_json_patch` must take it.
+    """
+    if nothing_repeated and all(entry is None or entry.keys() <= _OPERATION.members.keys() for entry in given or ()):
+        return []
+    return strict.complaints(body, _PATCH)
 
 
-def _operation(entry: Any) -> Operation:
+def as_written(document: Any, operations: Sequence[PatchOperation]) -> Any:
+    """A patched object with its members in upstream's order: by key in all objects on the way to a change, else as they were."""
+    touched: dict[str, Any] = {}
+    for operation in operations:
+        for pointer in filter(None, (operation.path, operation.from_path)):
+            inner = touched
+            for part in pointer.split("/")[1:-1]:
+                inner = inner.setdefault(_unescape(part), {})
+    return _sorted_along(document, touched)
+
+
+def _sorted_along(value: Any, touched: Mapping[str, Any]) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted_along(value[key], touched[key]) if key in touched else value[key] for key in sorted(value)}
+    if isinstance(value, list):
+        return [_sorted_along(item, touched[str(at)]) if str(at) in touched else item for at, item in enumerate(value)]
+    return value
+
+
+def _operation(entry: Any) -> PatchOperation:
     if entry is None:
-        return Operation("unknown")
+        return PatchOperation("unknown")
     if not isinstance(entry, dict):
         raise InvalidPatch(f"error decoding patch: {_mismatch(entry, 'Go value of type handlers.jsonPatchOp')}")
     for key in ("op", "path", "from"):
         value = entry.get(key)
         if value is not None and not isinstance(value, str):
             raise InvalidPatch(f"error decoding patch: {_mismatch(value, f'Go struct field jsonPatchOp.{key} of type string')}")
-    return Operation(entry.get("op") or "unknown", entry.get("path"), entry.get("from"), entry.get("value"))
+    return PatchOperation(entry.get("op") or "unknown", entry.get("path"), entry.get("from"), entry.get("value"))
 
 
 def _mismatch(value: Any, wanted: str) -> str:
@@ -188,7 +214,7 @@ def _mismatch(value: Any, wanted: str) -> str:
 # --- JSON patch: applying ---
 
 
-def apply_json_patch(document: Any, operations: Sequence[Operation]) -> Any:
+def apply_json_patch(document: Any, operations: Sequence[PatchOperation]) -> Any:
     """The patched document, which need not be an object any more. All operations apply, or JsonPatchError is raised.
 
     It has what was there, what the patch brings, and MAX_COPIED_BYTES at most; and it can be encoded, however deep it was nested
@@ -324,19 +350,19 @@ def _doing(what: str) -> Iterator[None]:
 _PATH, _FROM, _DESTINATION = "doc is missing path: ", "doc is missing from path: ", "doc is missing destination path: "
 
 
-def _add(document: _Document, operation: Operation) -> None:
+def _add(document: _Document, operation: PatchOperation) -> None:
     container, key = document.parent(operation.path, "add", _PATH, change=True)
     with _doing(f"error in add for path: '{operation.path}'"):
         document.put(container, key, json_copy(operation.value))
 
 
-def _remove(document: _Document, operation: Operation) -> None:
+def _remove(document: _Document, operation: PatchOperation) -> None:
     container, key = document.parent(operation.path, "remove", _PATH, change=True)
     with _doing(f"error in remove for path: '{operation.path}'"):
         document.drop(container, key)
 
 
-def _replace(document: _Document, operation: Operation) -> None:
+def _replace(document: _Document, operation: PatchOperation) -> None:
     if operation.path == "":
         if not isinstance(operation.value, dict | list):
             raise JsonPatchError("replace operation value must be object or array: %!w(<nil>)")
@@ -353,7 +379,7 @@ def _replace(document: _Document, operation: Operation) -> None:
         raise JsonPatchError(f"replace operation does not apply: doc is missing key: {operation.path}: missing value") from None
 
 
-def _move(document: _Document, operation: Operation) -> None:
+def _move(document: _Document, operation: PatchOperation) -> None:
     container, key = document.parent(operation.from_path, "move", _FROM, change=True)
     with _doing(f"error in move for path: '{key}'"):
         value = _get(container, key)
@@ -363,7 +389,7 @@ def _move(document: _Document, operation: Operation) -> None:
         document.put(container, key, value)
 
 
-def _copy(document: _Document, operation: Operation) -> None:
+def _copy(document: _Document, operation: PatchOperation) -> None:
     container, key = document.parent(operation.from_path, "copy", _FROM, change=False)
     with _doing(f"error in copy for from: '{operation.from_path}'"):
         value = _get(container, key)
@@ -379,7 +405,7 @@ def _copy(document: _Document, operation: Operation) -> None:
         document.put(container, key, json_copy(value))
 
 
-def _test(document: _Document, operation: Operation) -> None:
+def _test(document: _Document, operation: PatchOperation) -> None:
     found = document.root
     if operation.path != "":
         container, key = document.parent(operation.path, "test", "is missing path: ", change=False)

@@ -47,10 +47,10 @@ class TooCostlyError(ValueError):
 
 def strategic_merge(original: JSONMapping, patch: JSONMapping, of: Type) -> JSONObject:
     """The patched object. of: the type of the object. Raises StrategicPatchError, TooCostlyError."""
-    return _merged(original, patch, of, _Steps())
+    return _merged(original, patch, of, _Budget())
 
 
-class _Steps:
+class _Budget:
     """Counts what a patch visits."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class _Steps:
             raise TooCostlyError
 
 
-def _merged(original: JSONMapping, patch: JSONMapping, of: Type, steps: _Steps) -> JSONObject:
+def _merged(original: JSONMapping, patch: JSONMapping, of: Type, steps: _Budget) -> JSONObject:
     if _PATCH in patch:
         return _directed(patch)
     steps.take(original, patch)
@@ -112,7 +112,7 @@ def _retained(original: JSONMapping, patch: JSONMapping) -> tuple[JSONObject, JS
     return {key: value for key, value in original.items() if key in retained}, rest
 
 
-def _merge_member(merged: JSONObject, key: str, value: Any, of: Type, steps: _Steps) -> None:
+def _merge_member(merged: JSONObject, key: str, value: Any, of: Type, steps: _Budget) -> None:
     kind = json_kind(value)
     if json_kind(merged[key]) != kind or kind not in ("object", "array"):
         _set(merged, key, value)
@@ -156,7 +156,7 @@ def _without_directives(value: Any) -> tuple[Any, bool]:
 # --- lists ---
 
 
-def _merged_list(original: Sequence[Any], patch: Sequence[Any], member: Member, steps: _Steps) -> list[Any]:
+def _merged_list(original: Sequence[Any], patch: Sequence[Any], member: Member, steps: _Budget) -> list[Any]:
     steps.take(original, patch)
     if member.merge_strategy != "merge":
         return list(patch)
@@ -196,7 +196,7 @@ def _without_special_items(
 
 
 def _merged_items(
-    original: Sequence[JSONObject], patch: Sequence[JSONObject], key: str, of: Type, steps: _Steps
+    original: Sequence[JSONObject], patch: Sequence[JSONObject], key: str, of: Type, steps: _Budget
 ) -> list[JSONObject]:
     merged = list(original)
     places: dict[Any, int] = {}
@@ -212,7 +212,7 @@ def _merged_items(
     return merged
 
 
-def _put_in_order(merged: JSONObject, patch: JSONMapping, name: str, order: Any, of: Type, steps: _Steps) -> None:
+def _put_in_order(merged: JSONObject, patch: JSONMapping, name: str, order: Any, of: Type, steps: _Budget) -> None:
     """Merge the list of that name, if there is one, and put it into the order that `$setElementOrder` has."""
     before, change = merged.get(name), patch.get(name)
     for value in (order, *([before] if name in merged else []), *([change] if name in patch else [])):

@@ -14,17 +14,17 @@ from typing import Any, NoReturn, TypeAlias
 
 from aggserver.meta.golang import quote
 
-__all__ = ["MAX_DEPTH", "duplicate_fields", "syntax_error"]
+__all__ = ["MAX_DEPTH", "MAX_STRICT_CHARACTERS", "MAX_STRICT_ERRORS", "duplicate_fields", "syntax_error"]
 
 # Levels of nesting. The encoder's limit is 254; upstream allows 10,000, which no schema and no client needs.
 MAX_DEPTH = 250
 TOO_DEEP = "exceeded max depth"
 
 # The most duplicates reported for one text, as in upstream's decoder.
-_MAX_STRICT_ERRORS = 100
+MAX_STRICT_ERRORS = 100
 # Characters of all of them together, some thousands of them for each. Upstream has no limit, and makes hundreds of megabytes of
 # a long key above many duplicates.
-_MAX_STRICT_CHARACTERS = 256 * 1024
+MAX_STRICT_CHARACTERS = 256 * 1024
 # Places of duplicates that are kept until their paths are known. More than are reported, since a path may occur several times.
 _MAX_PLACES = 10_000
 
@@ -229,11 +229,11 @@ def duplicate_fields(body: bytes) -> list[str]:
     """`duplicate field "spec.foo"` for each repeated key of a well-formed text: each once, in order, up to a limit."""
     root = _Search(body.decode("utf-8", "replace")).root
     found: dict[str, None] = {}
-    room = _MAX_STRICT_CHARACTERS
+    room = MAX_STRICT_CHARACTERS
     for path in () if root is None else _paths(root, []):
         found[path] = None
         room -= len(path)
-        if len(found) == _MAX_STRICT_ERRORS or room <= 0:
+        if len(found) == MAX_STRICT_ERRORS or room <= 0:
             break
     return [f"duplicate field {quote(path)}" for path in found]
 

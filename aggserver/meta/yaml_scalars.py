@@ -21,7 +21,7 @@ __all__ = [
     "MERGE_TAG",
     "TEXT",
     "WORDS",
-    "UnfitError",
+    "ScalarError",
     "YAMLTextError",
     "identity",
     "is_no_text",
@@ -60,7 +60,7 @@ class YAMLTextError(ValueError):
     """The text is not YAML, or can't be converted to JSON. Its text is upstream's."""
 
 
-class UnfitError(YAMLTextError):
+class ScalarError(YAMLTextError):
     """YAML that can't be converted to JSON."""
 
 
@@ -72,7 +72,7 @@ def json_value(found: Any) -> Any:
     """Convert a decoded scalar or container to a JSON value."""
     if type(found) is float:
         if not math.isfinite(found):
-            raise UnfitError(f"json: unsupported value: {format_float(found)}")
+            raise ScalarError(f"json: unsupported value: {format_float(found)}")
         return from_float(found)
     if type(found) is int and not _is_int64(found):
         return float(found)
@@ -80,7 +80,7 @@ def json_value(found: Any) -> Any:
 
 
 def refuse_key(key: Any) -> NoReturn:
-    raise UnfitError(f"yaml: invalid map key: {_go_syntax(key)}")
+    raise ScalarError(f"yaml: invalid map key: {_go_syntax(key)}")
 
 
 def identity(key: Any) -> Any:
@@ -105,7 +105,7 @@ def resolve(text: str, tag: str, *, plain: bool) -> str | bool | int | float | N
     if actual == "str" and _DATE.fullmatch(text):
         actual = "timestamp"
     if actual != wanted and (wanted, actual) != ("float", "int"):
-        raise UnfitError(f"yaml: cannot decode !!{actual} `{text}` as a !!{wanted}")
+        raise ScalarError(f"yaml: cannot decode !!{actual} `{text}` as a !!{wanted}")
     return found
 
 
@@ -113,7 +113,7 @@ def _binary(text: str) -> str:
     try:
         data = base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
     except ValueError:
-        raise UnfitError("yaml: !!binary value contains invalid base64 data") from None
+        raise ScalarError("yaml: !!binary value contains invalid base64 data") from None
     return data.decode("utf-8", "replace")
 
 
@@ -169,7 +169,7 @@ def key_text(key: Any, value: Any) -> str:
     if isinstance(key, float):
         return _float_key(key)
     kind, text = ("%!s(<nil>)", "<nil>") if key is None else ("uint64", hex(key))
-    raise UnfitError(f"unsupported map key of type: {kind}, key: {text}, value: {_go_syntax(value, outermost=True)}")
+    raise ScalarError(f"unsupported map key of type: {kind}, key: {text}, value: {_go_syntax(value, outermost=True)}")
 
 
 def _float_key(key: float) -> str:

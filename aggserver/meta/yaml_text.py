@@ -27,7 +27,7 @@ from aggserver.meta.json_text import MAX_DEPTH, TOO_DEEP
 from aggserver.meta.yaml_scalars import (
     MERGE_TAG,
     TEXT,
-    UnfitError,
+    ScalarError,
     YAMLTextError,
     identity,
     json_value,
@@ -173,7 +173,7 @@ class _Reader:
     def _root(self) -> Any:
         try:
             value = self._value(self._next(), 1)
-        except UnfitError:
+        except ScalarError:
             self._pass_over()
             raise
         # Read the document's end too, since malformed text after its value is an error.

@@ -14,6 +14,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Metric
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.utils import floatToGoString
 
+from aggserver.admission.observer import AdmissionObserver
+
 __all__ = ["AdmissionMetrics"]
 
 _STEP_BUCKETS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5)
@@ -24,8 +26,8 @@ _MAX_CODE = 600
 _MAX_SERIES = 10_000
 
 
-class AdmissionMetrics:
-    """`admission.observer.AdmissionObserver`. Two of the names are not those of counters, so their type is gauge here."""
+class AdmissionMetrics(AdmissionObserver):
+    """Two of the names are not those of counters, so their type is gauge here."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._steps = _Durations(

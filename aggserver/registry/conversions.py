@@ -24,7 +24,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.registry.stored import UNSTORED, StoredObject
 from aggserver.storage import keys
 
-__all__ = ["Converted", "ConvertedObjects", "Questions", "Target", "fingerprint", "is_large", "named", "worked"]
+__all__ = ["ConversionCache", "Conversions", "Converted", "ConvertedVersion", "fingerprint", "is_large", "named", "worked"]
 
 # Bytes of all converted objects of a server. Lists of more than that ask the converter each time, as upstream.
 MAX_BYTES = 128 * 1024 * 1024
@@ -64,19 +64,19 @@ class Converted(NamedTuple):
         return self.view.size + _ENTRY_BYTES
 
 
-class ConvertedObjects:
+class ConversionCache:
     """The memory. The least recently used objects go first.
 
-    Objects are known by the `Questions` that were asked, the form of the version (see `StoredObject.form`) and their key.
+    Objects are known by the `Conversions` that were asked, the form of the version (see `StoredObject.form`) and their key.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._entries: OrderedDict[tuple[Questions, object, str], Converted] = OrderedDict()
+        self._entries: OrderedDict[tuple[Conversions, object, str], Converted] = OrderedDict()
         self._sweep_at = _SWEEP_BYTES
         self.bytes = 0
 
-    def get(self, asked: Questions, form: object, key: str) -> Converted | None:
+    def get(self, asked: Conversions, form: object, key: str) -> Converted | None:
         """What was made of an object at some revision."""
         entry = (asked, form, key)
         found = self._entries.get(entry)
@@ -84,7 +84,7 @@ class ConvertedObjects:
             self._entries.move_to_end(entry)
         return found
 
-    def put(self, asked: Questions, form: object, made: Converted) -> None:
+    def put(self, asked: Conversions, form: object, made: Converted) -> None:
         """Remember an object, unless a newer revision of it is known, or its definition has changed while it was asked for."""
         if asked.is_over:
             return
@@ -107,13 +107,13 @@ class ConvertedObjects:
             self._drop(entry)
         self._sweep_at = max(2 * self.bytes, _SWEEP_BYTES)
 
-    def forget(self, asked: Questions) -> None:
+    def forget(self, asked: Conversions) -> None:
         """Drop all objects of a definition that has changed or gone."""
         asked.is_over = True
         for entry in [entry for entry in self._entries if entry[0] is asked]:
             self._drop(entry)
 
-    def _drop(self, entry: tuple[Questions, object, str]) -> None:
+    def _drop(self, entry: tuple[Conversions, object, str]) -> None:
         self.bytes -= self._entries.pop(entry).size
 
 
@@ -127,7 +127,7 @@ def fingerprint(tree: JSONObject) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ConvertedVersion:
     """A version that objects are converted to.
 
     form: what `StoredObject.form` is in it. tree: decodes an object that is stored in another version. finished: prunes and
@@ -158,7 +158,7 @@ class _Pending:
         self.waiting = 0
 
 
-class Questions:
+class Conversions:
     """What is being asked of one converter. exists: whether there still is an object at a key.
 
     is_over: whether the definition has changed, so that nobody will ask for what is still answered.
@@ -175,7 +175,7 @@ class Questions:
         self._unanswered = 0  # calls without an answer, and the last one's error
         self._last_error: ConversionError | None = None
 
-    async def answers(self, target: Target, objects: Sequence[StoredObject]) -> list[StoredObject]:
+    async def answers(self, target: ConvertedVersion, objects: Sequence[StoredObject]) -> list[StoredObject]:
         """The views of the objects. Raises StatusError, as soon as one of them fails.
 
         A call of the converter goes on when the caller is cancelled, since others may wait for the same objects.
@@ -205,7 +205,7 @@ class Questions:
                 pending.future.result()  # raises what has failed
         return [pending.future.result() for pending in asked]
 
-    async def _settle(self, target: Target, batch: list[_Pending]) -> None:
+    async def _settle(self, target: ConvertedVersion, batch: list[_Pending]) -> None:
         """Answer all questions of a batch, with a view or an error."""
         parts = [batch]
         unanswered = self._unanswered
@@ -228,13 +228,13 @@ class Questions:
                     self._forget(target, pending)
                     pending.future.cancel()  # the server stops
 
-    def _forget(self, target: Target, pending: _Pending) -> None:
+    def _forget(self, target: ConvertedVersion, pending: _Pending) -> None:
         """Let the next caller ask anew. The same object may have been asked for again already, if nobody waited any more."""
         question = target.question(pending.obj)
         if self._pending.get(question) is pending:
             del self._pending[question]
 
-    def _answer(self, target: Target, pending: _Pending, result: StoredObject | Exception) -> None:
+    def _answer(self, target: ConvertedVersion, pending: _Pending, result: StoredObject | Exception) -> None:
         """Does nothing if the question was answered already."""
         if pending.future.done():
             return
@@ -245,7 +245,7 @@ class Questions:
             pending.future.set_exception(result)
             pending.future.exception()  # otherwise asyncio complains if nobody waits any more
 
-    async def _ask(self, target: Target, parts: list[list[_Pending]]) -> None:
+    async def _ask(self, target: ConvertedVersion, parts: list[list[_Pending]]) -> None:
         """Ask for the last part, and put back what has to be asked again. Raises what concerns all parts."""
         part, trees, sources = await self._decoded(target, parts[-1])
         try:
@@ -276,7 +276,9 @@ class Questions:
             if number % _TURN == 0:
                 await asyncio.sleep(0)
 
-    async def _decoded(self, target: Target, part: list[_Pending]) -> tuple[list[_Pending], list[JSONObject], list[bytes]]:
+    async def _decoded(
+        self, target: ConvertedVersion, part: list[_Pending]
+    ) -> tuple[list[_Pending], list[JSONObject], list[bytes]]:
         """The questions that somebody waits for and whose objects can be decoded, the objects' trees, and their fingerprints."""
         wanted, trees, sources = [], [], []
         for number, pending in enumerate(part, 1):

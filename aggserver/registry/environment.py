@@ -5,15 +5,16 @@ The only place where a clock and randomness enter the registry, so that tests ca
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import itertools
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from aggserver.conversion.converter import NONE, Converter
-from aggserver.conversion.webhook import Call, Caller, NoCaller, unobserved
+from aggserver.conversion.webhook import Caller, NoCaller, WebhookCall, unobserved
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.registry import stored
-from aggserver.registry.conversions import ConvertedObjects
+from aggserver.registry.conversions import ConversionCache
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
@@ -27,7 +28,7 @@ from aggserver.storage.interface import Corrupt, KeyValue, Storage
 
 __all__ = ["Environment"]
 
-_MAX_NAMED = 10  # unreadable objects that the readiness check names
+_MAX_NAMED = 10  # unreadable objects, or caches, that a readiness check names
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,8 @@ class Environment:
     """clock: seconds since the epoch. monotonic: seconds. random: an integer in [0, argument).
 
     max_object_bytes: limit for an object as it is stored.
-    corrupt: the objects known to be unreadable, by key; shared by all cachers. converted: what converters made of objects.
+    corrupt: the objects known to be unreadable, by key. behind: why a cache does not follow the store, by prefix. Both are shared
+    by all cachers. converted: what converters made of objects.
     webhooks: calls them. observe_conversion: is told of each call of a conversion webhook.
     """
 
@@ -46,16 +48,19 @@ class Environment:
     random: Callable[[int], int]
     max_object_bytes: int = MAX_OBJECT_BYTES
     corrupt: dict[str, Corrupt] = field(default_factory=dict)
-    converted: ConvertedObjects = field(default_factory=ConvertedObjects)
+    behind: dict[str, str] = field(default_factory=dict)
+    converted: ConversionCache = field(default_factory=ConversionCache)
     webhooks: Caller = field(default_factory=NoCaller)
-    observe_conversion: Callable[[Call], None] = unobserved
+    observe_conversion: Callable[[WebhookCall], None] = unobserved
     turns: FairTurns = field(default_factory=FairTurns)
 
     def unreadable(self) -> str | None:
         """The objects known to be unreadable, as the message of a readiness check; None if there are none."""
-        found = [str(error) for _, error in zip(range(_MAX_NAMED), self.corrupt.values(), strict=False)]
-        more = len(self.corrupt) - len(found)
-        return "; ".join(found) + (f"; and {more} more" if more else "") if found else None
+        return _named(map(str, self.corrupt.values()), len(self.corrupt))
+
+    def not_followed(self) -> str | None:
+        """The caches that do not follow the store now, likewise: what is read from them without a look at the store is old."""
+        return _named((f"{prefix}: {why}" for prefix, why in self.behind.items()), len(self.behind))
 
     def cacher(
         self,
@@ -75,6 +80,7 @@ class Environment:
             clock=self.monotonic,
             corrupt=self.corrupt,
             turns=self.turns,
+            behind=self.behind,
         )
 
     def own_store(
@@ -117,6 +123,12 @@ class Environment:
             max_object_bytes=self.max_object_bytes,
             converted=self.converted,
         )
+
+
+def _named(troubles: Iterable[str], count: int) -> str | None:
+    found = list(itertools.islice(troubles, _MAX_NAMED))
+    more = count - len(found)
+    return "; ".join(found) + (f"; and {more} more" if more else "") if found else None
 
 
 def _keep_all(obj: JSONObject) -> None:

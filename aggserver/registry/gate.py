@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from aggserver.meta import errors
-from aggserver.storage.interface import Guard
+from aggserver.storage.interface import Precondition
 
 __all__ = ["Gate", "WriteFence"]
 
@@ -20,10 +20,10 @@ __all__ = ["Gate", "WriteFence"]
 class WriteFence(Protocol):
     """What writes depend on in their own transaction, so that the store itself refuses them, whoever sends them and when."""
 
-    async def guard(self) -> Guard | None:
+    async def guard(self) -> Precondition | None:
         """The condition, as far as this server knows; None if there is none. Raises StatusError (503) and StorageError."""
 
-    async def newest(self) -> Guard | None:
+    async def newest(self) -> Precondition | None:
         """After a write was refused: the condition as it is in the store now, if it may be tried again. Raises as `guard`."""
 
 

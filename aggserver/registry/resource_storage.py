@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from aggserver.conversion.converter import Converter
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.conversions import ConvertedObjects, Questions
+from aggserver.registry.conversions import ConversionCache, Conversions
 from aggserver.registry.gate import Gate, WriteFence
 from aggserver.registry.stored import StoredObject
 from aggserver.storage import keys
 from aggserver.storage.cacher import Cacher
-from aggserver.storage.interface import Compacted, Guard, Guarded, Storage
+from aggserver.storage.interface import Compacted, Precondition, PreconditionFailed, Storage
 
 __all__ = ["ResourceStorage"]
 
@@ -46,16 +46,16 @@ class ResourceStorage:
     new_uid: Callable[[], str]
     random: Callable[[int], int]
     max_object_bytes: int
-    converted: ConvertedObjects
+    converted: ConversionCache
     epoch: int = 0
     good_since: Callable[[], int] = int
     objects_since: Callable[[], int] = int
     fence: WriteFence | None = None
     gate: Gate = field(default_factory=Gate)
-    questions: Questions = field(init=False)
+    questions: Conversions = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "questions", Questions(self.converter, self.cacher.has))
+        object.__setattr__(self, "questions", Conversions(self.converter, self.cacher.has))
 
     async def create(self, key: str, value: bytes) -> int:
         """As `Storage.create`, unless the storage version has changed: then it raises Superseded. Raises 503 while frozen."""
@@ -69,7 +69,7 @@ class ResourceStorage:
         """As `Storage.delete`. Raises 503 while frozen."""
         return await self._guarded(lambda guard: self.storage.delete(key, expected, guard), self.gate.fence)
 
-    async def _guarded(self, write: Callable[[Guard | None], Awaitable[int]], fence: WriteFence | None) -> int:
+    async def _guarded(self, write: Callable[[Precondition | None], Awaitable[int]], fence: WriteFence | None) -> int:
         # Nothing may be awaited between the check and the storage, which has the write then (`Storage.settle`).
         if fence is None:
             self.check_write()
@@ -78,7 +78,7 @@ class ResourceStorage:
         self.check_write()
         try:
             return await write(guard)
-        except Guarded:
+        except PreconditionFailed:
             guard = await fence.newest()
             self.check_write()
             return await write(guard)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from aggserver.meta import errors
 from aggserver.registry.unreadable import Unreadable
-from aggserver.storage.interface import Compacted, Corrupt, FutureRevision, Guarded, TooLarge, Unavailable
+from aggserver.storage.interface import Compacted, Corrupt, FutureRevision, PreconditionFailed, TooLarge, Unavailable
 
 __all__ = ["reading", "too_old", "writing"]
 
@@ -48,7 +48,7 @@ def writing() -> Iterator[None]:
         yield
     except TooLarge as error:
         raise errors.request_entity_too_large(str(error)) from None
-    except Guarded:
+    except PreconditionFailed:
         raise errors.service_unavailable("the definition is changing; please try again", retry_after=1) from None
     except Unavailable as error:
         raise errors.internal_error(str(error)) from error

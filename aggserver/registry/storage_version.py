@@ -13,20 +13,24 @@ Source: none; kube-apiserver leaves it to who migrates to wait long enough (KEP-
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from aggserver.meta import codec, errors
+from aggserver.meta.json_types import JSONObject
+from aggserver.storage import records
 from aggserver.storage.cacher import Cacher
-from aggserver.storage.interface import Conflict, Guard, KeyExists, KeyValue, NotFound, Storage
+from aggserver.storage.interface import Conflict, Corrupt, KeyExists, KeyValue, NotFound, Precondition, Storage
 from aggserver.storage.keys import resource_prefix
+from aggserver.storage.records import DamagedRecord
 
-__all__ = ["Fence", "Identity", "StorageVersions", "Superseded"]
+__all__ = ["PREFIX", "Fence", "SpecState", "StorageVersions", "Superseded", "read_record"]
 
-_PREFIX = resource_prefix("aggserver", "storageversions")
+PREFIX = resource_prefix("aggserver", "storageversions")
 
 
-class Identity(NamedTuple):
+class SpecState(NamedTuple):
     """A state of a definition's spec."""
 
     uid: str
@@ -52,23 +56,23 @@ class _Record:
     generation: int
     version: str
 
-    def supersedes(self, version: str, identity: Identity) -> bool:
+    def supersedes(self, version: str, identity: SpecState) -> bool:
         return self.version != version and self.uid == identity.uid and self.generation > identity.generation
 
 
 class StorageVersions:
-    """The records of all definitions in a store."""
+    """The records of all definitions in a store. corrupt, behind: see `Cacher`; what the records have of either is added."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, corrupt: dict[str, Corrupt] | None = None, behind: dict[str, str] | None = None) -> None:
         self._storage = storage
-        self._cacher: Cacher[_Record] = Cacher(storage, _PREFIX, make=_make, at=_at)
+        self._cacher: Cacher[_Record] = Cacher(storage, PREFIX, make=read_record, at=_at, corrupt=corrupt, behind=behind)
 
-    async def enforce(self, name: str, version: str, identity: Identity) -> None:
+    async def enforce(self, name: str, version: str, identity: SpecState) -> None:
         """From now on, no write in another version gets through that comes from this state of the definition or an older one.
 
-        Raises Superseded if a newer state is in force, and StorageError.
+        Raises Superseded if a newer state is in force, DamagedRecord if that can't be known, and other StorageErrors.
         """
-        key = _PREFIX + name
+        key = PREFIX + name
         value = codec.encode_json({"generation": identity.generation, "uid": identity.uid, "version": version})
         while True:
             current = await self._storage.get(key)
@@ -76,7 +80,7 @@ class StorageVersions:
                 if current is None:
                     await self._storage.create(key, value)
                     return
-                if _make(current).supersedes(version, identity):
+                if read_record(current).supersedes(version, identity):
                     raise Superseded(name, version)
                 if current.value != value:
                     await self._storage.update(key, value, current.revision)
@@ -85,44 +89,55 @@ class StorageVersions:
             return
 
     async def known(self, name: str) -> _Record | None:
-        """The record as far as this server has been told."""
+        """The record as far as this server has been told. Raises DamagedRecord and Unavailable."""
         await self._cacher.ready()
-        return self._cacher.get(_PREFIX + name)
+        return self._cacher.get(PREFIX + name)
 
     async def newest(self, name: str) -> _Record | None:
-        """The record as it is in the store now."""
-        current = await self._storage.get(_PREFIX + name)
-        return None if current is None else _make(current)
+        """The record as it is in the store now. Raises DamagedRecord and Unavailable."""
+        current = await self._storage.get(PREFIX + name)
+        return None if current is None else read_record(current)
 
 
 class Fence:
     """The guard of the writes that one state of a definition makes. A new state of the same content only changes `identity`."""
 
-    def __init__(self, versions: StorageVersions, name: str, version: str, identity: Identity) -> None:
+    def __init__(self, versions: StorageVersions, name: str, version: str, identity: SpecState) -> None:
         self.identity = identity
         self._versions = versions
         self._name = name
         self._version = version
 
-    async def guard(self) -> Guard:
-        """Raises Superseded."""
-        return self._of(await self._versions.known(self._name))
+    async def guard(self) -> Precondition:
+        """Raises Superseded, and StatusError (500) if the record is damaged."""
+        return await self._of(self._versions.known)
 
-    async def newest(self) -> Guard:
-        """After a write was refused: the record may have changed without a consequence for this version. Raises Superseded."""
-        return self._of(await self._versions.newest(self._name))
+    async def newest(self) -> Precondition:
+        """After a write was refused: the record may have changed without a consequence for this version. Raises as `guard`."""
+        return await self._of(self._versions.newest)
 
-    def _of(self, record: _Record | None) -> Guard:
+    async def _of(self, look: Callable[[str], Awaitable[_Record | None]]) -> Precondition:
+        try:
+            return self._guard(await look(self._name))
+        except DamagedRecord as error:
+            # It may say that this version must not be written any more, so nothing is written until it is known again.
+            raise errors.internal_error(f"whether {self._name} may be stored as {self._version} is not known: {error}") from error
+
+    def _guard(self, record: _Record | None) -> Precondition:
         if record is None:
-            return Guard(_PREFIX + self._name, 0)
+            return Precondition(PREFIX + self._name, 0)
         if record.supersedes(self._version, self.identity):
             raise Superseded(self._name, self._version)
-        return Guard(record.key, record.revision)
+        return Precondition(record.key, record.revision)
 
 
-def _make(item: KeyValue) -> _Record:
-    value = codec.decode_stored(item.value)
-    return _Record(item.key, item.revision, len(item.value), value["uid"], value["generation"], value["version"])
+def read_record(item: KeyValue) -> _Record:
+    """Raises DamagedRecord."""
+
+    def read(value: JSONObject) -> _Record:
+        return _Record(item.key, item.revision, len(item.value), value["uid"], int(value["generation"]), value["version"])
+
+    return records.decode(item, read)
 
 
 def _at(record: _Record, revision: int) -> _Record:

@@ -18,7 +18,7 @@ from aggserver.meta import codec, errors
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.registry import stored
-from aggserver.registry.conversions import Converted, Target, fingerprint, is_large, named, worked
+from aggserver.registry.conversions import Converted, ConvertedVersion, fingerprint, is_large, named, worked
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.unreadable import Unreadable
@@ -163,8 +163,8 @@ class Views:
         return obj if self.is_own(obj) else self.at_once(obj, lenient=True) or obj
 
     @property
-    def _target(self) -> Target:
-        return Target(self.form, self._info.api_version, self._tree_to_convert, self._finished, self._accept)
+    def _target(self) -> ConvertedVersion:
+        return ConvertedVersion(self.form, self._info.api_version, self._tree_to_convert, self._finished, self._accept)
 
     def _tree_to_convert(self, obj: StoredObject) -> JSONObject:
         """As `_stored_tree`, or without its defaults if it is too large with them. Raises Unreadable."""

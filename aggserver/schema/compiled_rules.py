@@ -22,11 +22,11 @@ from aggserver.meta.field import Path
 from aggserver.schema import constructs
 from aggserver.schema.decl_type import Declarations, DeclType
 
-__all__ = ["CompiledRule", "Expression", "compile_rules"]
+__all__ = ["CompiledRule", "SchemaExpression", "compile_rules"]
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class SchemaExpression:
     """A rule or a messageExpression: an `error`, or a function that makes the program; neither if there is no expression."""
 
     make_program: Callable[[], Program] | None = None
@@ -54,8 +54,8 @@ class CompiledRule:
     """rule: as written in the definition. message: its messageExpression. field_path: its parsed fieldPath, empty if none."""
 
     rule: Mapping[str, Any]
-    expression: Expression
-    message: Expression = Expression()
+    expression: SchemaExpression
+    message: SchemaExpression = SchemaExpression()
     field_path: Path = Path()  # noqa: RUF009  -- immutable
 
 
@@ -68,14 +68,14 @@ def compile_rules(rules: list[Mapping[str, Any]], declared: DeclType) -> list[Co
 def _compile(rule: Mapping[str, Any], declared: DeclType, declarations: Declarations) -> CompiledRule:
     text, message = rule.get("rule") or "", rule.get("messageExpression") or ""
     if not text.strip():
-        return CompiledRule(rule, Expression())
+        return CompiledRule(rule, SchemaExpression())
     self_type = declarations.type
     old_self = optional_of(self_type) if rule.get("optionalOldSelf") else self_type
     environment = Environment({"self": self_type, "oldSelf": old_self}, declarations)
     expression = _expression(text, BOOL, "cel expression must evaluate to a bool", environment, declarations)
     if expression.error:
         return CompiledRule(rule, expression)
-    compiled = Expression()
+    compiled = SchemaExpression()
     if message:
         prefix = "messageExpression "
         compiled = _expression(message, STRING, f"{prefix}must evaluate to a string", environment, declarations, prefix)
@@ -93,16 +93,16 @@ def _field_path(text: str, declared: DeclType) -> Path:
 
 def _expression(
     text: str, type_: Type, wanted: str, environment: Environment, declarations: Declarations, prefix: str = ""
-) -> Expression:
+) -> SchemaExpression:
     try:
         checked = check(text, environment)
     except CompileError as why:
-        return Expression(error=f"{prefix}compilation failed: {why}")
+        return SchemaExpression(error=f"{prefix}compilation failed: {why}")
     if checked.type != type_:
-        return Expression(error=wanted)
+        return SchemaExpression(error=wanted)
     try:
         make_program = prepare_program(checked, declarations)
     except ProgramError as why:
         # Keep the checked expression, which shows whether oldSelf is used; its cost is not known.
-        return Expression(error=f"{prefix or 'program '}instantiation failed: {why}", checked=checked)
-    return Expression(make_program, checked=checked, declarations=declarations)
+        return SchemaExpression(error=f"{prefix or 'program '}instantiation failed: {why}", checked=checked)
+    return SchemaExpression(make_program, checked=checked, declarations=declarations)

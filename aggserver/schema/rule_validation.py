@@ -21,7 +21,7 @@ from aggserver.cel.program import Program
 from aggserver.cel.values import NONE, CELError, CostExceeded, Optional
 from aggserver.meta import codec, field
 from aggserver.meta.field import OMITTED, FieldError, Path, quote
-from aggserver.schema.compiled_rules import CompiledRule, Expression, compile_rules
+from aggserver.schema.compiled_rules import CompiledRule, SchemaExpression, compile_rules
 from aggserver.schema.decl_type import DeclType, declare
 from aggserver.schema.escaping import escape
 from aggserver.schema.ratcheting import Correlation, MapList
@@ -152,7 +152,7 @@ class _Node:
         if declared is not None:
             compiled = compile_rules(self.structural.schema[VALIDATIONS], declared)
             # Keep only the programs, not the checked expressions.
-            self._rules = [_prepare(rule) for rule in compiled if rule.expression != Expression()]
+            self._rules = [_prepare(rule) for rule in compiled if rule.expression != SchemaExpression()]
             self._declared = None
         return self._rules
 

@@ -1,1 +1,1 @@
-"""The parts that only a server without a cluster needs: namespaces, self reviews, a kubeconfig, and objects from files."""
+"""What only a server without a cluster has: reviews, tokens, checks of who may grant what, a kubeconfig, objects from files."""

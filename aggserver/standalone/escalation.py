@@ -15,17 +15,17 @@ from aggserver.admission.chain import CREATE, DELETE, Attributes
 from aggserver.authentication.user import PRIVILEGED_GROUP
 from aggserver.authorization import attributes as authorization
 from aggserver.authorization.delegating import Authorizer
+from aggserver.controllers.roles import GROUP
+from aggserver.informers.informer import CONTROLLER
 from aggserver.meta import errors
 from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONMapping, JSONObject
-from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.rest import Context
 from aggserver.registry.store import Store
-from aggserver.standalone.roles import GROUP
 from aggserver.workers import OBJECTS
 
 if TYPE_CHECKING:
-    from aggserver.authorization.rbac import Policy, Rule
+    from aggserver.authorization.rbac import Policy, PolicyRule
 
 __all__ = ["EscalationCheck"]
 
@@ -66,13 +66,13 @@ class EscalationCheck:
 
     async def _check_role(self, attributes: Attributes, obj: JSONObject, old: JSONObject | None) -> None:
         from aggserver.authorization.escalation import EVERYTHING
-        from aggserver.authorization.rbac import Rule
+        from aggserver.authorization.rbac import PolicyRule
 
         # A create has no name in its URL, so that a permission for single names does not help there.
         name = "" if attributes.operation == CREATE else attributes.name
         if await self._may(attributes, "escalate", attributes.resource.resource, name):
             return
-        why = await self._missing(attributes, [Rule.of(rule) for rule in obj.get("rules") or ()])
+        why = await self._missing(attributes, [PolicyRule.of(rule) for rule in obj.get("rules") or ()])
         # It can gather anything, and a change of it could keep others from taking something away.
         if why is None and (_aggregates(obj) or _aggregates(old or {})) and await self._missing(attributes, EVERYTHING):
             why = _AGGREGATES
@@ -80,7 +80,7 @@ class EscalationCheck:
             raise _forbidden(attributes, why)
 
     async def _check_binding(self, attributes: Attributes, obj: JSONObject) -> None:
-        from aggserver.authorization.rbac import ROLES, Rule
+        from aggserver.authorization.rbac import ROLES, PolicyRule
 
         ref = obj.get("roleRef") or {}
         kind, name = ref.get("kind") or "", ref.get("name") or ""
@@ -95,7 +95,7 @@ class EscalationCheck:
             if error.code == 404:  # by the name of the requested resource, as upstream
                 raise errors.not_found(GROUP, attributes.resource.resource, name) from None
             raise
-        why = await self._missing(attributes, [Rule.of(rule) for rule in role.get("rules") or ()])
+        why = await self._missing(attributes, [PolicyRule.of(rule) for rule in role.get("rules") or ()])
         if why is not None:
             raise _forbidden(attributes, why)
 
@@ -103,7 +103,7 @@ class EscalationCheck:
         asked = authorization.Attributes(attributes.user, verb, group, "*", resource, namespace=attributes.namespace, name=name)
         return (await self._authorizer.authorize(asked)).allowed
 
-    async def _missing(self, attributes: Attributes, wanted: Sequence[Rule]) -> str | None:
+    async def _missing(self, attributes: Attributes, wanted: Sequence[PolicyRule]) -> str | None:
         from aggserver.authorization.escalation import problem
 
         found = (await self._policy()).found(attributes.user, attributes.namespace)

@@ -14,13 +14,13 @@ from aggserver.admission.chain import DELETE, Attributes
 from aggserver.authentication.user import PRIVILEGED_GROUP, UserInfo
 from aggserver.authorization import attributes as authorization
 from aggserver.authorization.delegating import Authorizer
+from aggserver.informers.informer import CONTROLLER
 from aggserver.meta import errors, field
 from aggserver.meta.errors import StatusError
 from aggserver.meta.field import Path
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.meta.versions import parse_group_version
-from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.rest import Context
 from aggserver.registry.store import Store
 

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from aggserver.admission.chain import CREATE, Attributes, Chain
 from aggserver.endpoints.installer import Installer, ResourceScope
 from aggserver.errors import AggserverError
+from aggserver.informers.informer import CONTROLLER
 from aggserver.meta import errors, versions
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.rest import Context, Creater, Replacer, WriteOptions
 from aggserver.schema.pruning import MalformedError
 from aggserver.scheme import object_meta

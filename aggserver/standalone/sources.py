@@ -10,12 +10,13 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from aggserver.admission.sources import Collection, Params, Sources, param_kinds
+from aggserver.admission.sources import Collection, Sources, StoredParams, param_kinds
 from aggserver.endpoints.installer import Installer
+from aggserver.informers.informer import Informer
+from aggserver.informers.kept_up import kept_up
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.meta.versions import parse_group_version
-from aggserver.registry.informer import Informer
 from aggserver.registry.store import Store
 
 __all__ = ["OwnParams", "OwnSources", "own_kinds"]
@@ -57,10 +58,10 @@ class OwnParams:
         self._installer = installer
         self._policies = tuple(policies)
         self._wait_seconds = wait_seconds
-        self._followed: dict[tuple[str, str], _Kind] = {}
+        self._followed: dict[tuple[str, str], _FollowedParams] = {}
         installer.on_change(self._sweep)
 
-    async def find(self, api_version: str, kind: str) -> Params | None:
+    async def find(self, api_version: str, kind: str) -> StoredParams | None:
         """None if the kind is not served."""
         store = self._store(api_version, kind)
         if store is None:
@@ -68,7 +69,7 @@ class OwnParams:
         followed = self._followed.get((api_version, kind))
         if followed is None:
             self._sweep()
-            followed = self._followed[api_version, kind] = _Kind(store)
+            followed = self._followed[api_version, kind] = _FollowedParams(store)
         return await followed.known(self._wait_seconds)
 
     def stop(self) -> None:
@@ -106,18 +107,19 @@ async def own_kinds(installer: Installer, api_version: str, kind: str) -> list[R
     return found
 
 
-class _Kind:
+class _FollowedParams:
     """The objects of one store."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._params = Params()
+        self._params = StoredParams()
         self._params.exists = True
         self._params.namespaced = store.strategy.info.namespaced
         self._informer = _informer(store, self._params)
-        self._task = asyncio.create_task(self._informer.run())
+        name = f"watch of {store.strategy.info.resource}, params of policies,"
+        self._task = asyncio.create_task(kept_up(name, self._informer.run))
 
-    async def known(self, wait_seconds: float) -> Params:
+    async def known(self, wait_seconds: float) -> StoredParams:
         if not self._params.is_known:
             try:
                 async with asyncio.timeout(wait_seconds):

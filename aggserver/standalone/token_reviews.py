@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from aggserver.admission.chain import Chain
 from aggserver.authentication.tokens import TokenError
 from aggserver.endpoints.fixed import FixedResource
-from aggserver.meta import codec, errors, times
+from aggserver.meta import codec, errors
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.publish.table import TableConvertor
 from aggserver.registry.own_kinds import conformer, own_fields
 from aggserver.registry.rest import NO_ADMISSION, Admission, Context, WriteOptions
 from aggserver.registry.stored import StoredObject
+from aggserver.standalone.reviews import admit
 
 if TYPE_CHECKING:
     from aggserver.authentication.account_tokens import AccountTokens
@@ -30,7 +31,14 @@ _INFO = ResourceInfo("authentication.k8s.io", "v1", "tokenreviews", "TokenReview
 def token_review_kind(reviews: TokenReviews, admission: Chain) -> FixedResource:
     conform = conformer("authentication/v1.TokenReview")
     return FixedResource(
-        _INFO, reviews, admission, singular="tokenreview", verbs=("create",), table=TableConvertor([]), conform=conform
+        _INFO,
+        reviews,
+        admission,
+        singular="tokenreview",
+        verbs=("create",),
+        table=TableConvertor([]),
+        conform=conform,
+        type_name="authentication/v1.TokenReview",
     )
 
 
@@ -46,10 +54,8 @@ class TokenReviews:
     async def create(
         self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
     ) -> StoredObject:
-        obj["spec"] = obj.get("spec") or {}
-        self._FIELDS.update(None, obj, options.field_manager, times.format_time(self._clock()))
-        await admission.mutate(obj, None)
-        spec = obj["spec"]
+        await admit(context, obj, options, self._FIELDS, self._clock(), admission)
+        spec = obj["spec"] = obj.get("spec") or {}
         if not spec.get("token"):
             raise errors.bad_request("token is required for TokenReview in authentication")
         await admission.validate(obj, None)

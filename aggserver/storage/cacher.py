@@ -35,8 +35,9 @@ from aggserver.storage.interface import (
     Unavailable,
 )
 from aggserver.storage.keys import ancestors, end_of, prefix_end
+from aggserver.storage.losses import Defect, as_lost, is_own
 from aggserver.storage.ordered import Ordered
-from aggserver.storage.past import CLOCK_EVERY, LOOK_MATCHING, SLICE_SECONDS, Past, Sources
+from aggserver.storage.past import CLOCK_EVERY, LOOK_MATCHING, SLICE_SECONDS, Past, PastSources
 from aggserver.storage.watcher import CacheWatcher
 
 __all__ = ["CacheWatcher", "Cached", "Cacher", "ListPage", "WatchEvent"]
@@ -76,6 +77,8 @@ class Cacher(Generic[T]):
     should get an event for one ends, and everything else works. `prepare` is awaited before the first read. `clock` is monotonic,
     in seconds; `sleep` waits between attempts to watch the store again. `turns` are those of all cachers of a server.
 
+    behind: why a cache does not follow the store now, by prefix, for readiness. Several cachers may share it, too.
+
     epoch: counts the calls of `break_off`.
     """
 
@@ -91,6 +94,7 @@ class Cacher(Generic[T]):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         corrupt: dict[str, Corrupt] | None = None,
         turns: FairTurns | None = None,
+        behind: dict[str, str] | None = None,
     ) -> None:
         self.revision = 0
         self.corrupt = {} if corrupt is None else corrupt
@@ -104,6 +108,7 @@ class Cacher(Generic[T]):
         self._clock = clock
         self._sleep = sleep
         self._turns = turns or FairTurns()
+        self._behind_store = {} if behind is None else behind
         self._objects: Ordered[T] = Ordered()
         self._window: Window[T] = Window(0)
         self._swept = 0  # the window's `dropped` bytes at the last `_sweep`
@@ -115,6 +120,8 @@ class Cacher(Generic[T]):
         self._loading: asyncio.Task[None] | None = None
         self._lost: StorageError | None = None
         self._rewatching: asyncio.Task[None] | None = None
+        self._pauses = RETRY.pauses()
+        self._followed_since = 0.0  # when the store was watched again last
         self._closed = False
 
     # Loading and watching the store
@@ -131,8 +138,10 @@ class Cacher(Generic[T]):
             await asyncio.wait([loading])
             if self._loading is loading:
                 self._loading = None
-            if not loading.cancelled():
-                loading.result()
+            if loading.cancelled():
+                self._check_open()
+                raise Unavailable(f"loading {self._prefix} was interrupted")  # by the store: nobody else cancels it
+            loading.result()
 
     async def _load(self) -> None:
         if self._prepare is not None:
@@ -159,7 +168,9 @@ class Cacher(Generic[T]):
         page = await self._storage.list(self._prefix, limit=PAGE)
         await self._make_all(page.items, into, corrupt)
         while page.more:
-            # Otherwise the garbage collector scans all that is loaded again and again: 0.2 s each time for 500,000 objects.
+            # Otherwise the garbage collector scans all that is loaded again and again: 0.2 s each time for 500,000 objects. What
+            # is frozen is never collected, so the garbage of this moment goes before: it is among the young objects.
+            gc.collect(1)
             gc.freeze()
             start, revision = page.items[-1].key + "\0", page.revision
             del page  # free its memory before the next page is read
@@ -185,12 +196,15 @@ class Cacher(Generic[T]):
             await asyncio.sleep(0)
 
     def events(self, batch: Sequence[Event], revision: int) -> None:
-        """As the store's sink: apply committed writes, and pass their events to the watches."""
+        """As the store's sink: apply committed writes, and pass their events to the watches. Raises Unavailable."""
         if self._window.dropped - self._swept > STALE_BYTES:
             self._sweep()
         now = self._clock()
-        for event in batch:
-            self._apply(event, now)
+        try:
+            for event in batch:
+                self._apply(event, now)
+        except Exception as error:
+            raise as_lost(error) from error
         self._advance(revision)
 
     def _sweep(self) -> None:
@@ -304,25 +318,52 @@ class Cacher(Generic[T]):
             self._rewatching.add_done_callback(_retrieve)
 
     async def _watch_again(self) -> None:
-        pauses = RETRY.pauses()
-        while self._lost is not None:
-            error, self._lost = self._lost, None
+        """Until the store is followed again. Whatever fails is tried again: a cache that gave up would be old for ever."""
+        if self._clock() - self._followed_since > RETRY.longest:
+            self._pauses = RETRY.pauses()  # what is lost again and again at once is a failure, too
+        attempts = 0
+        while (error := self._lost) is not None:
+            self._lost = None
+            if attempts or isinstance(error, Defect):
+                self._tell_behind(error)
+            attempts += 1
             try:
-                if isinstance(error, FutureRevision):
-                    text = "the store's revision went back from %d to %d; reading %s again"
-                    logger.warning(text, error.revision, error.current, self._prefix)
-                if isinstance(error, (Compacted, FutureRevision)):
-                    await self._load()
-                else:
-                    await self._sleep(next(pauses))
-                    self._subscription = await self._storage.watch(self._prefix, self.revision, self)
-            except StorageError as failure:
-                self._lost = failure
+                await self._follow_again(error, attempts)
+            except BaseException as failure:
+                if is_own(failure):
+                    raise
+                self._lost = as_lost(failure)
+        self._followed_since = self._clock()
+        if self._behind_store.pop(self._prefix, None) is not None:
+            logger.info("the cache of %s follows the store again, at revision %d", self._prefix, self.revision)
         self._rewatching = None
+
+    async def _follow_again(self, error: StorageError, attempts: int) -> None:
+        if isinstance(error, FutureRevision):
+            text = "the store's revision went back from %d to %d; reading %s again"
+            logger.warning(text, error.revision, error.current, self._prefix)
+        anew = isinstance(error, Compacted | FutureRevision)
+        if not anew or attempts > 1:
+            await self._sleep(next(self._pauses))
+        if anew:
+            await self._load()
+        else:
+            self._subscription = await self._storage.watch(self._prefix, self.revision, self)
+
+    def _tell_behind(self, error: StorageError) -> None:
+        """Let readiness and the log know: the log once for each reason, with a traceback if it is none that a store may have."""
+        why = str(error)
+        if self._behind_store.get(self._prefix) != why:
+            self._behind_store[self._prefix] = why
+            text = "the cache of %s does not follow the store since revision %d, trying again: %s"
+            logger.warning(
+                text, self._prefix, self.revision, why, exc_info=error.__cause__ if isinstance(error, Defect) else None
+            )
 
     def close(self) -> None:
         """End all watches as if the server closed them; waiting calls raise Unavailable. May be called twice."""
         self._closed = True
+        self._behind_store.pop(self._prefix, None)
         self._forget_corrupt()
         for task in (self._loading, self._rewatching):
             if task is not None:
@@ -570,8 +611,8 @@ class Cacher(Generic[T]):
                 raise
         return watcher
 
-    def _sources(self) -> Sources[T]:
-        return Sources(
+    def _sources(self) -> PastSources[T]:
+        return PastSources(
             self._objects,
             self._window,
             self._storage,

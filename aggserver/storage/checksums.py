@@ -15,14 +15,39 @@ from __future__ import annotations
 
 from zlib import crc32
 
-__all__ = ["STATE_MASK", "head_sum", "next_state", "value_sum"]
+__all__ = ["STATE_MASK", "head_sum", "next_state", "put_right", "value_sum"]
 
 STATE_MASK = 0xFFFFFFFF
+# CRC-32's polynomial, bits reversed, as zlib has it.
+_POLYNOMIAL = 0xEDB88320
+# Of what is put right: the search takes a step for each bit, 80 ms for this many bytes. Of values of this size that are damaged
+# in more bits, one in 8,000 looks as if it were one bit; what is made of it is then no JSON.
+_MOST_BYTES = 1 << 16
 
 
 def value_sum(value: bytes | None, revision: int) -> int:
     """The sum of a value, None for a deletion, at its revision."""
     return crc32(value or b"", revision & STATE_MASK)
+
+
+def put_right(value: bytes, revision: int, checksum: int) -> bytes | None:
+    """The value that the checksum was made of, if one bit of either has changed since; None if more has.
+
+    How two sums differ depends on where the values differ, and on nothing else in them: each single bit has a difference of its
+    own, and none has one of a single bit, which a changed bit of the checksum makes.
+    """
+    difference = value_sum(value, revision) ^ checksum
+    if difference.bit_count() == 1:
+        return value
+    if len(value) > _MOST_BYTES:
+        return None
+    made = _POLYNOMIAL  # by the last bit that is taken in, which is the highest one of the last byte
+    for back in range(8 * len(value)):
+        if made == difference:
+            at = len(value) - 1 - back // 8
+            return value[:at] + bytes((value[at] ^ 0x80 >> back % 8,)) + value[at + 1 :]
+        made = made >> 1 ^ (_POLYNOMIAL if made & 1 else 0)
+    return None
 
 
 def head_sum(key: str, revision: int, create_revision: int) -> int:

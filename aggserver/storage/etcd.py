@@ -20,18 +20,18 @@ from pathlib import Path
 from aggserver.storage import etcd_wire as wire
 from aggserver.storage import jumps
 from aggserver.storage.etcd_client import LONG_READ, READ, Client, OutOfRange
-from aggserver.storage.etcd_watch import EtcdSubscription, Watch
+from aggserver.storage.etcd_watch import EtcdSubscription, EtcdWatch
 from aggserver.storage.interface import (
     Compacted,
     Conflict,
     Event,
     FutureRevision,
-    Guard,
-    Guarded,
     KeyExists,
     KeyValue,
     NotFound,
     Page,
+    Precondition,
+    PreconditionFailed,
     Sink,
     StorageError,
     Subscription,
@@ -183,24 +183,24 @@ class EtcdStorage:
         return answer
 
     async def room(self) -> int | None:
-        """How much its quota leaves, etcd does not say."""
+        """None: etcd does not tell how much room its quota leaves."""
         return None
 
     # Writing
 
-    async def create(self, key: str, value: bytes, guard: Guard | None = None) -> int:
+    async def create(self, key: str, value: bytes, guard: Precondition | None = None) -> int:
         revision, found = await self._write(key, 0, wire.put_op(self._key(key), value), guard)
         if found is not None:
             raise KeyExists(key, found)
         return revision
 
-    async def update(self, key: str, value: bytes, expected: int, guard: Guard | None = None) -> int:
+    async def update(self, key: str, value: bytes, expected: int, guard: Precondition | None = None) -> int:
         return await self._replace(key, expected, wire.put_op(self._key(key), value), guard)
 
-    async def delete(self, key: str, expected: int, guard: Guard | None = None) -> int:
+    async def delete(self, key: str, expected: int, guard: Precondition | None = None) -> int:
         return await self._replace(key, expected, wire.delete_op(self._key(key)), guard)
 
-    async def _replace(self, key: str, expected: int, operation: bytes, guard: Guard | None = None) -> int:
+    async def _replace(self, key: str, expected: int, operation: bytes, guard: Precondition | None = None) -> int:
         revision, found = await self._write(key, expected, operation, guard)
         if found is not None:
             raise Conflict(key, found)
@@ -208,8 +208,10 @@ class EtcdStorage:
             raise NotFound(key)
         return revision
 
-    async def _write(self, key: str, expected: int, operation: bytes, guard: Guard | None = None) -> tuple[int, KeyValue | None]:
-        """(the write's revision, None), or (0, the key's state) if its revision is not `expected`. Raises Guarded."""
+    async def _write(
+        self, key: str, expected: int, operation: bytes, guard: Precondition | None = None
+    ) -> tuple[int, KeyValue | None]:
+        """(the write's revision, None), or (0, the key's state) if its revision is not `expected`. Raises PreconditionFailed."""
         raw = self._key(key)
         compares = wire.compare(raw, wire.MOD, expected)
         if guard is not None:
@@ -226,7 +228,7 @@ class EtcdStorage:
         assert answer.found is not None
         found = answer.found.items[0] if answer.found.items else None
         if guard is not None and expected == (found.revision if found is not None else 0):
-            raise Guarded(guard.key)  # the comparison of the key can't have failed
+            raise PreconditionFailed(guard.key)  # the comparison of the key can't have failed
         return 0, found
 
     async def settle(self) -> None:
@@ -297,9 +299,9 @@ class EtcdStorage:
                 raise Compacted(after, await self._oldest())
         return found
 
-    async def _open_watch(self, prefix: str, after: int, *, previous: bool = False) -> Watch:
+    async def _open_watch(self, prefix: str, after: int, *, previous: bool = False) -> EtcdWatch:
         key, end = self._key(prefix), self._key(prefix_end(prefix))
-        watch = Watch(await self._opened().stream(_WATCH), after, self._skip, lambda: self._newest)
+        watch = EtcdWatch(await self._opened().stream(_WATCH), after, self._skip, lambda: self._newest)
         await watch.begin(key, end, previous=previous)
         return watch
 

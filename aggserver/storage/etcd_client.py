@@ -21,9 +21,10 @@ from urllib.parse import urlsplit
 import grpc
 import grpc.aio
 
-from aggserver.storage.interface import TooLarge, Unavailable
+from aggserver.storage.interface import StorageError, TooLarge, Unavailable
+from aggserver.storage.losses import is_own
 
-__all__ = ["Client", "OutOfRange", "Stream"]
+__all__ = ["Client", "GRPCStream", "OutOfRange"]
 
 PATIENCE = 5.0  # seconds that a read is retried: a leader election takes one or two
 PAUSE = 0.05  # seconds between attempts
@@ -121,10 +122,10 @@ class Client:
             self._leave(member, error)
             raise
 
-    async def stream(self, method: str) -> Stream:
+    async def stream(self, method: str) -> GRPCStream:
         """Open a bidirectional stream. Raises Unavailable."""
         member = await self._connected()
-        return Stream(member, method, self._leave)
+        return GRPCStream(member, method, self._leave)
 
     async def close(self) -> None:
         for member in self._members:
@@ -152,7 +153,7 @@ class _Member:
         if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/"):
             raise Unavailable(f"{url!r} is not the URL of an etcd member: it must have the form https://host:2379")
         self.url = url
-        self.streams: set[Stream] = set()
+        self.streams: set[GRPCStream] = set()
         self.channel = (
             grpc.aio.secure_channel(parts.netloc, credentials, _CHANNEL_OPTIONS)
             if parts.scheme == "https"
@@ -184,18 +185,19 @@ class _Member:
             stream.cancel()
 
 
-class Stream:
+class GRPCStream:
     """A bidirectional stream. `receive` raises Unavailable when it has ended for any reason."""
 
     def __init__(self, member: _Member, method: str, leave: Callable[[_Member, object], None]) -> None:
         self._member = member
         self._leave = leave
-        self._call = member.channel.stream_stream(method)(metadata=_METADATA)
+        with _translated(member.url):
+            self._call = member.channel.stream_stream(method)(metadata=_METADATA)
         member.streams.add(self)
 
     async def send(self, message: bytes) -> None:
         """Send a message. Does nothing if the stream has ended; `receive` reports that."""
-        with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
+        with contextlib.suppress(StorageError, OutOfRange), _translated(self._member.url):
             await self._call.write(message)
 
     async def receive(self) -> bytes:
@@ -204,11 +206,14 @@ class Stream:
                 message = await self._call.read()
             if not isinstance(message, bytes):
                 raise _MemberFailed(f"etcd {self._member.url}: the stream ended")
-        except Unavailable as error:
+        except (StorageError, OutOfRange) as error:
             self.cancel()
             if isinstance(error, _MemberFailed):
                 self._leave(self._member, error)
-            raise
+            if isinstance(error, Unavailable):
+                raise
+            # These are for calls with a revision or a value. A watch that etcd can't go on with gets a message that says why.
+            raise Unavailable(f"etcd {self._member.url}: {error}") from None
         return message
 
     def cancel(self) -> None:
@@ -230,10 +235,13 @@ def _translated(url: str) -> Iterator[None]:
             raise Unavailable(f"etcd {url}: {error.details()}: {_NO_SPACE_ADVICE}") from None
         kind = _MemberFailed if error.code() in _MEMBERS_FAULT else Unavailable
         raise kind(f"etcd {url}: {error.details() or error.code().name}") from None
-    except asyncio.CancelledError:
+    except grpc.aio.BaseError as error:  # a closed channel
+        raise Unavailable(f"etcd {url}: {error}") from None
+    except asyncio.InvalidStateError as error:  # a call that is over
+        raise _MemberFailed(f"etcd {url}: {error}") from None
+    except asyncio.CancelledError as cancelled:
         # gRPC raises this also if the call or its channel was closed, and not this task cancelled.
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        if is_own(cancelled):
             raise
         raise _MemberFailed(f"etcd {url}: the connection was closed") from None
 

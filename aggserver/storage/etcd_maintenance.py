@@ -1,8 +1,9 @@
 """`aggserver storage check --storage etcd`: finds values that can't be read and, with --repair, deletes them.
 
-Checked are the objects that aggserver serves: custom resources and definitions, whose group has a dot, and its own namespaces. A
-prefix that is shared with kube-apiserver holds other objects too, and values that kube-apiserver encrypted and only it can read;
-those are neither checked nor deleted. Each value is deleted only at the revision that was read, so that no later write is lost.
+Checked are the objects that aggserver serves: custom resources and definitions, whose group has a dot, its own namespaces, and
+its records. That of an adoption is named only, and never deleted: without it, nobody could give the objects back. A prefix that
+is shared with kube-apiserver holds other objects too, and values that kube-apiserver encrypted and only it can read; those are
+neither checked nor deleted. Each value is deleted only at the revision that was read, so that no later write is lost.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from pathlib import Path
 from aggserver import disk
 from aggserver.storage import keys
 from aggserver.storage.interface import Conflict, Corrupt, KeyValue, NotFound, Storage, StorageError
+from aggserver.storage.records import ADOPTIONS, PREFIX
 
 __all__ = ["UnreadableError", "check", "repair"]
 
 PAGE = 1000  # values in memory at once: a few MB
 MOST_PROBLEMS = 10  # named in the last line; the lines before it name all
 
+# The keys of aggserver's own namespaces and records, which no kube-apiserver has.
+_OURS = (f"/{keys.CORE}/", PREFIX)
 # kube-apiserver's prefixes of values in protobuf, and of encrypted values.
 _BINARY, _ENCRYPTED = b"k8s\0", b"k8s:enc:"
 
@@ -56,6 +60,9 @@ async def repair(storage: Storage, decode: Decode, say: Say, folder: Path) -> st
     _save(copy, [item for item, _ in bad], storage)
     removed = []
     for item, error in bad:
+        if item.key.startswith(ADOPTIONS):
+            say(f"not removed, put it right by `etcdctl put` or restore a snapshot: {_described(storage, error)}")
+            continue
         try:
             await storage.delete(item.key, item.revision)
         except (Conflict, NotFound):
@@ -89,7 +96,7 @@ class _Contents:
             group, resource, *_ = keys.split(item.key)
         except ValueError:
             group, resource = "", ""
-        if not ("." in group or item.key.startswith(f"/{keys.CORE}/")) or item.value.startswith(_BINARY):
+        if not ("." in group or item.key.startswith(_OURS)) or item.value.startswith(_BINARY):
             self._others += 1
             return None
         if item.value.startswith(_ENCRYPTED):

@@ -1,8 +1,8 @@
 """Watches on etcd: complete revisions from a stream of responses, and progress requests.
 
 Each watch has a gRPC stream of its own, because etcd answers a progress request for all watches of a stream together, and only
-when all of them have got all events. While a watch is behind, etcd does not answer at all, so the request is repeated. A `Watch`
-is read either by an `EtcdSubscription`, which feeds a sink, or until a part of history is complete.
+when all of them have got all events. While a watch is behind, etcd does not answer at all, so the request is repeated. A
+`EtcdWatch` is read either by an `EtcdSubscription`, which feeds a sink, or until a part of history is complete.
 Source: go.etcd.io/etcd/server/v3 etcdserver/api/v3rpc/watch.go, v3.6.8; k8s.io/apiserver pkg/storage/etcd3/watcher.go,
 pkg/storage/cacher/progress/watch_progress.go, v0.36.3.
 """
@@ -13,24 +13,25 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from aggserver.storage.etcd_client import Stream
+from aggserver.storage.etcd_client import GRPCStream
 from aggserver.storage.etcd_wire import PROGRESS, watch_answer, watch_request
 from aggserver.storage.interface import Compacted, Event, Sink, StorageError, Unavailable
+from aggserver.storage.losses import as_lost, is_own
 
-__all__ = ["EtcdSubscription", "Watch"]
+__all__ = ["EtcdSubscription", "EtcdWatch"]
 
 ASK_AGAIN = 0.1  # seconds until an unanswered progress request is repeated, as upstream
 
 logger = logging.getLogger(__name__)
 
 
-class Watch:
+class EtcdWatch:
     """The writes to a range of keys after the revision `after`.
 
     skip: length in bytes of the prefix of all keys. present: returns the newest revision known in this process.
     """
 
-    def __init__(self, stream: Stream, after: int, skip: int, present: Callable[[], int]) -> None:
+    def __init__(self, stream: GRPCStream, after: int, skip: int, present: Callable[[], int]) -> None:
         self.revision = after
         self._after = after
         self._stream = stream
@@ -124,7 +125,7 @@ class Watch:
 class EtcdSubscription:
     """A `Subscription` that reads a watch and feeds a sink until either ends."""
 
-    def __init__(self, watch: Watch, sink: Sink) -> None:
+    def __init__(self, watch: EtcdWatch, sink: Sink) -> None:
         self._watch = watch
         self._sink = sink
         self._task: asyncio.Task[None] | None = None
@@ -144,17 +145,22 @@ class EtcdSubscription:
         events = await self._watch.next()
         try:
             self._sink.events(events, self._watch.revision)
+        except StorageError:
+            raise  # the sink says itself what has failed
         except Exception as error:
             logger.exception("a subscription failed on an event and is ended")
             raise Unavailable("a subscription failed on an event") from error
 
     async def _run(self) -> None:
+        """Until it fails, of which the sink must learn, whatever it is: it would wait for events for ever."""
         try:
             while True:
                 await self._deliver()
-        except StorageError as error:
+        except BaseException as error:
             self.close()
-            self._sink.lost(error)
+            if is_own(error):
+                raise
+            self._sink.lost(as_lost(error))
 
     def progress(self) -> None:
         self._watch.progress()

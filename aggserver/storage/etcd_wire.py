@@ -206,8 +206,8 @@ def _event(data: bytes, at: int, end: int, skip: int) -> Event:
             item, _ = _key_value(data, value, stop, skip)
         elif field == 3:
             previous, _ = _key_value(data, value, stop, skip)
-    if item is None:
-        raise ProtobufError("an event without a key")
+    if item is None or not item.key or not item.revision:
+        raise ProtobufError("an event without a key or a revision")
     created = previous.create_revision if deletion and previous is not None else item.create_revision
     return Event(item.revision, item.key, None if deletion else item.value, created, previous)
 

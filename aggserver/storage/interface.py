@@ -25,12 +25,12 @@ __all__ = [
     "CorruptList",
     "Event",
     "FutureRevision",
-    "Guard",
-    "Guarded",
     "KeyExists",
     "KeyValue",
     "NotFound",
     "Page",
+    "Precondition",
+    "PreconditionFailed",
     "Sink",
     "Storage",
     "StorageError",
@@ -73,7 +73,7 @@ class Conflict(StorageError):
         self.current = current
 
 
-class Guarded(StorageError):
+class PreconditionFailed(StorageError):
     """The key of the write's guard is not at the guard's revision; nothing was written."""
 
 
@@ -141,7 +141,7 @@ class KeyValue:
     fault: str = ""
 
 
-class Guard(NamedTuple):
+class Precondition(NamedTuple):
     """A condition of a write: that another key is at `revision`, 0 if it must not exist. Checked in the write's transaction."""
 
     key: str
@@ -175,7 +175,10 @@ class Page:
 
 
 class Sink(Protocol):
-    """The receiver of a subscription. Both methods are called on the event loop, must not block and must not raise."""
+    """The receiver of a subscription. Both methods are called on the event loop and must not block.
+
+    `events` may raise StorageError: the subscription ends, and `lost` is called with that error. Nothing else must be raised.
+    """
 
     def events(self, batch: Sequence[Event], revision: int) -> None:
         """Writes under the prefix, in order. `revision` is the store's after them, including events of other prefixes.
@@ -226,16 +229,16 @@ class Storage(Protocol):
         Raises Compacted or FutureRevision.
         """
 
-    async def create(self, key: str, value: bytes, guard: Guard | None = None) -> int:
-        """Returns the write's revision. Raises KeyExists, TooLarge, Guarded."""
+    async def create(self, key: str, value: bytes, guard: Precondition | None = None) -> int:
+        """Returns the write's revision. Raises KeyExists, TooLarge, PreconditionFailed."""
 
-    async def update(self, key: str, value: bytes, expected: int, guard: Guard | None = None) -> int:
+    async def update(self, key: str, value: bytes, expected: int, guard: Precondition | None = None) -> int:
         """Replace the value if the key's revision is `expected`. Returns the write's revision.
 
-        Raises NotFound, Conflict, TooLarge, Guarded. If the guard is not met either, any of them.
+        Raises NotFound, Conflict, TooLarge, PreconditionFailed. If the guard is not met either, any of them.
         """
 
-    async def delete(self, key: str, expected: int, guard: Guard | None = None) -> int:
+    async def delete(self, key: str, expected: int, guard: Precondition | None = None) -> int:
         """Delete the key if its revision is `expected`. Returns the deletion's revision. Raises as `update`, less TooLarge."""
 
     async def advance(self, revision: int) -> int:

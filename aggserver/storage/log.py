@@ -1,6 +1,6 @@
 """The parts that the backends in this process share: the compare-and-swap rule, and delivery to subscriptions.
 
-`plan` decides whether a write is allowed. `Feed` delivers committed events to subscriptions. Neither stores values.
+`plan` decides whether a write is allowed. `Publisher` delivers committed events to subscriptions. Neither stores values.
 Source: `interface.py`; etcd's txn(compare mod_revision) and watch, as k8s.io/apiserver pkg/storage/etcd3 uses
 them.
 """
@@ -15,10 +15,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from aggserver.storage.interface import Event, FutureRevision, Guard, Guarded, NotFound, Sink, Unavailable
+from aggserver.storage.interface import (
+    Event,
+    FutureRevision,
+    NotFound,
+    Precondition,
+    PreconditionFailed,
+    Sink,
+    StorageError,
+    Unavailable,
+)
 from aggserver.storage.keys import ancestors
 
-__all__ = ["CATCH_UP", "Feed", "Head", "Stale", "Write", "plan"]
+__all__ = ["CATCH_UP", "Head", "PendingWrite", "Publisher", "Stale", "plan"]
 
 CATCH_UP = 1000  # past events read at once for a new subscription: a few MB, so that it never holds all history
 
@@ -36,13 +45,13 @@ class Head(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class PendingWrite:
     """A write request: `value` None deletes; `expected` is the key's required revision, 0 to create it."""
 
     key: str
     value: bytes | None
     expected: int
-    guard: Guard | None = None
+    guard: Precondition | None = None
 
 
 class Stale(Exception):
@@ -53,13 +62,13 @@ class Stale(Exception):
         self.head = head
 
 
-def plan(write: Write, head: Head | None, revision: int, guarding: Head | None = None) -> Event:
-    """The event of `write` for a key at `head` (None: does not exist), at `revision`. Raises Guarded, NotFound or Stale.
+def plan(write: PendingWrite, head: Head | None, revision: int, guarding: Head | None = None) -> Event:
+    """The event of `write` for a key at `head` (None: does not exist), at `revision`.
 
-    guarding: the head of the guard's key.
+    Raises PreconditionFailed, NotFound or Stale. guarding: the head of the guard's key.
     """
     if write.guard is not None and write.guard.revision != (0 if guarding is None else guarding.revision):
-        raise Guarded(write.guard.key)
+        raise PreconditionFailed(write.guard.key)
     if head is None:
         if write.expected:
             raise NotFound(write.key)
@@ -69,7 +78,7 @@ def plan(write: Write, head: Head | None, revision: int, guarding: Head | None =
     return Event(revision, write.key, write.value, head.create_revision, None)
 
 
-class Feed:
+class Publisher:
     """Subscriptions by prefix, and the revision up to which events were delivered. On the event loop's thread only.
 
     Subscriptions are found by the prefixes of a key, so a write costs nothing for those with other prefixes.
@@ -149,7 +158,7 @@ class _Subscription:
 
     __slots__ = ("_feed", "_held", "_open", "_sink", "prefix")
 
-    def __init__(self, feed: Feed, prefix: str, sink: Sink, *, held: bool) -> None:
+    def __init__(self, feed: Publisher, prefix: str, sink: Sink, *, held: bool) -> None:
         self.prefix = prefix
         self._feed = feed
         self._sink = sink
@@ -168,6 +177,9 @@ class _Subscription:
             return
         try:
             self._sink.events(events, revision)
+        except StorageError as error:  # the sink says itself what has failed
+            self.close()
+            self._sink.lost(error)
         except Exception:
             logger.exception("a subscription to %s failed on an event and is ended", self.prefix)
             self.close()

@@ -17,16 +17,16 @@ from aggserver.storage.interface import (
     Conflict,
     Event,
     FutureRevision,
-    Guard,
     KeyExists,
     KeyValue,
     Page,
+    Precondition,
     Sink,
     Subscription,
     Unavailable,
 )
 from aggserver.storage.keys import prefix_end
-from aggserver.storage.log import Feed, Head, Stale, Write, plan
+from aggserver.storage.log import Head, PendingWrite, Publisher, Stale, plan
 
 __all__ = ["MemoryStorage"]
 
@@ -43,7 +43,7 @@ class MemoryStorage:
     """A `Storage` in memory. Its content ends with the process, and revisions start at 1."""
 
     def __init__(self) -> None:
-        self._feed = Feed(1)
+        self._feed = Publisher(1)
         self._current: dict[str, KeyValue] = {}
         self._keys: list[str] = []
         self._log: list[Event] = []
@@ -94,14 +94,14 @@ class MemoryStorage:
         self._check()
         return bisect_left(self._keys, prefix_end(prefix)) - bisect_left(self._keys, prefix)
 
-    async def create(self, key: str, value: bytes, guard: Guard | None = None) -> int:
-        return await self._write(Write(key, value, 0, guard))
+    async def create(self, key: str, value: bytes, guard: Precondition | None = None) -> int:
+        return await self._write(PendingWrite(key, value, 0, guard))
 
-    async def update(self, key: str, value: bytes, expected: int, guard: Guard | None = None) -> int:
-        return await self._write(Write(key, value, expected, guard))
+    async def update(self, key: str, value: bytes, expected: int, guard: Precondition | None = None) -> int:
+        return await self._write(PendingWrite(key, value, expected, guard))
 
-    async def delete(self, key: str, expected: int, guard: Guard | None = None) -> int:
-        return await self._write(Write(key, None, expected, guard))
+    async def delete(self, key: str, expected: int, guard: Precondition | None = None) -> int:
+        return await self._write(PendingWrite(key, None, expected, guard))
 
     async def advance(self, revision: int) -> int:
         self._check()
@@ -109,12 +109,12 @@ class MemoryStorage:
         if revision <= now:
             return now
         made = [*(jumps.decode(before.value) if before else ()), jumps.Jump(now, revision)]
-        return await self._write(Write(jumps.KEY, jumps.encode(made), before.revision if before else 0), revision)
+        return await self._write(PendingWrite(jumps.KEY, jumps.encode(made), before.revision if before else 0), revision)
 
     async def settle(self) -> None:
         self._check()  # a write happens as soon as it is asked for
 
-    async def _write(self, write: Write, revision: int = 0) -> int:
+    async def _write(self, write: PendingWrite, revision: int = 0) -> int:
         """revision: that of the write, 0 for the next one."""
         self._check()
         previous = self._current.get(write.key)

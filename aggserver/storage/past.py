@@ -23,7 +23,7 @@ from aggserver.storage.interface import Event, KeyValue, Storage
 from aggserver.storage.keys import end_of
 from aggserver.storage.ordered import Ordered
 
-__all__ = ["PART_BYTES", "Past", "Sources"]
+__all__ = ["PART_BYTES", "Past", "PastSources"]
 
 # Bytes of objects in a part. On its way through HTTP and TLS to a blocked socket, a part is in memory up to six times, for each
 # watch. So the more watches are behind, the smaller are their parts: ALL_PARTS is for all of them together, and MIN_PART the
@@ -45,7 +45,7 @@ T = TypeVar("T", bound=Cached)
 
 
 @dataclass(frozen=True, slots=True)
-class Sources(Generic[T]):
+class PastSources(Generic[T]):
     """Where past events are read from: the parts of a cacher, until it is loaded again.
 
     newest: returns its revision. behind: returns the number of watches that still read their past. turns: of those with a
@@ -95,7 +95,7 @@ class Past(Generic[T]):
 
     def __init__(
         self,
-        sources: Sources[T],
+        sources: PastSources[T],
         prefix: str,
         matches: Callable[[T], bool] | None,
         revision: int,
@@ -144,7 +144,7 @@ class Past(Generic[T]):
             await asyncio.sleep(0)
 
     async def next(self) -> list[WatchEvent[T]] | None:
-        """The next part, of about `Sources.part` bytes, possibly empty. None after the last, at `upto` or the newest revision.
+        """The next part, of about `PastSources.part` bytes, possibly empty. None after the last, at `upto` or the newest.
 
         Raises StorageError: Compacted if the store has compacted it meanwhile, Corrupt if an object can't be read.
         """

@@ -29,9 +29,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from aggserver.storage.interface import Event, FutureRevision, Guard, KeyValue, Page, Sink, Subscription, Unavailable
+from aggserver.storage.interface import Event, FutureRevision, KeyValue, Page, Precondition, Sink, Subscription, Unavailable
 from aggserver.storage.keys import prefix_end
-from aggserver.storage.log import Feed, Write
+from aggserver.storage.log import PendingWrite, Publisher
 from aggserver.storage.sqlite_file import (
     NEWEST,
     Checkpointer,
@@ -44,7 +44,7 @@ from aggserver.storage.sqlite_file import (
     open_to_write,
 )
 from aggserver.storage.sqlite_history import History
-from aggserver.storage.sqlite_writer import DamagedList, Writer
+from aggserver.storage.sqlite_writer import DamagedList, SQLiteWriter
 
 __all__ = ["SQLiteStorage"]
 
@@ -95,8 +95,8 @@ class SQLiteStorage:
         self._path = path
         self._synchronous = synchronous
         self._lock = -1
-        self._feed = Feed(1)
-        self._writer: Writer | None = None
+        self._feed = Publisher(1)
+        self._writer: SQLiteWriter | None = None
         self._local: sqlite3.Connection | None = None
         self._reading: sqlite3.Connection | None = None
         self._checkpointer: Checkpointer | None = None
@@ -115,11 +115,11 @@ class SQLiteStorage:
             raise
         assert self._writer is not None
         assert self._checkpointer is not None
-        self._feed = Feed(self._writer.revision)
+        self._feed = Publisher(self._writer.revision)
         self._writer.start(asyncio.get_running_loop(), self._feed, self._checkpointer)
 
     def _open(self) -> None:
-        self._writer = Writer(open_to_write(self._path, self._synchronous, was_there=is_marked(self._lock)))
+        self._writer = SQLiteWriter(open_to_write(self._path, self._synchronous, was_there=is_marked(self._lock)))
         mark(self._lock)
         self._reading = connect(self._path)
         self._reading.execute(f"PRAGMA synchronous = {self._synchronous}")  # it makes checkpoints
@@ -193,14 +193,14 @@ class SQLiteStorage:
         except OSError as error:
             raise self._failed(error) from error
 
-    async def create(self, key: str, value: bytes, guard: Guard | None = None) -> int:
-        return await self._opened(self._writer).write(Write(key, value, 0, guard))
+    async def create(self, key: str, value: bytes, guard: Precondition | None = None) -> int:
+        return await self._opened(self._writer).write(PendingWrite(key, value, 0, guard))
 
-    async def update(self, key: str, value: bytes, expected: int, guard: Guard | None = None) -> int:
-        return await self._opened(self._writer).write(Write(key, value, expected, guard))
+    async def update(self, key: str, value: bytes, expected: int, guard: Precondition | None = None) -> int:
+        return await self._opened(self._writer).write(PendingWrite(key, value, expected, guard))
 
-    async def delete(self, key: str, expected: int, guard: Guard | None = None) -> int:
-        return await self._opened(self._writer).write(Write(key, None, expected, guard))
+    async def delete(self, key: str, expected: int, guard: Precondition | None = None) -> int:
+        return await self._opened(self._writer).write(PendingWrite(key, None, expected, guard))
 
     async def advance(self, revision: int) -> int:
         return await self._opened(self._writer).advance(revision)

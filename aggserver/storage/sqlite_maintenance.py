@@ -14,15 +14,13 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
-
-import orjson
 
 from aggserver import disk
 from aggserver.storage import jumps, keys
 from aggserver.storage.checksums import next_state
 from aggserver.storage.interface import StorageError, Unavailable
 from aggserver.storage.log import Head
+from aggserver.storage.records import is_sound
 from aggserver.storage.sqlite_file import (
     NEWEST,
     STATE,
@@ -44,8 +42,8 @@ __all__ = [
     "backup",
     "check",
     "compact",
+    "copy",
     "explained",
-    "is_object",
     "locked",
     "restore",
 ]
@@ -164,7 +162,7 @@ class _Contents:
         self._heads[key] = Head(revision, created)
         if fault := checked(key, value, created, revision, checksum).fault:
             self._problem(revision, key, f"is damaged: {fault}")
-        elif not is_object(value):
+        elif not is_sound(key, value):
             self._problem(revision, key, "has a value that is not a JSON object")
 
     def _compare(self, current: dict[str, Head]) -> None:
@@ -192,20 +190,13 @@ class _Contents:
         )
 
 
-def is_object(value: Any) -> bool:
-    try:
-        return isinstance(orjson.loads(value), dict)
-    except orjson.JSONDecodeError:
-        return False
-
-
 @disk.file_errors()
 def backup(path: Path, target: Path, say: Say) -> str:
     """Copy a consistent snapshot of the store to `target`, which must not exist."""
     if os.path.lexists(target):
         raise Unavailable(f"{target} already exists: give another name")
     with explained(path), contextlib.closing(open_to_read(path)) as source, _new_file(target) as temporary:
-        _copy(source, temporary, say)
+        copy(source, temporary, say)
         _check_copy(path, temporary, say)
         size = temporary.stat().st_size
     return f"{target} is a backup of {path}, {_megabytes(size)}"
@@ -225,7 +216,7 @@ def restore(path: Path, source: Path, say: Say, bump: int) -> str:
                 raise Unavailable(f"there is already a store: move {file} away first, or give another folder with --data")
         path.unlink(missing_ok=True)
         with explained(source), contextlib.closing(open_to_read(source, older=True)) as opened, _new_file(path) as temporary:
-            _copy(opened, temporary, say)
+            copy(opened, temporary, say)
             opened.close()
             open_to_write(temporary).close()  # updates the copy's schema
             _check_copy(source, temporary, say)
@@ -267,7 +258,8 @@ def _forget(connection: sqlite3.Connection, bump: int) -> int:
     return revision
 
 
-def _copy(source: sqlite3.Connection, target: Path, say: Say) -> None:
+def copy(source: sqlite3.Connection, target: Path, say: Say) -> None:
+    """Copy all pages to a file, which the caller has to sync."""
     # The open transaction keeps the snapshot: without it, a copy in steps starts again whenever a server writes.
     source.execute("BEGIN")
     source.execute(NEWEST).fetchone()
@@ -276,11 +268,11 @@ def _copy(source: sqlite3.Connection, target: Path, say: Say) -> None:
         if remaining:
             say(f"copied {total - remaining} of {total} pages")
 
-    with contextlib.closing(connect(target)) as copy:
-        copy.execute("PRAGMA synchronous = OFF")  # `_new_file` syncs the file as a whole
-        source.backup(copy, pages=COPY_PAGES, progress=progress)
+    with contextlib.closing(connect(target)) as made:
+        made.execute("PRAGMA synchronous = OFF")  # the caller syncs the file as a whole
+        source.backup(made, pages=COPY_PAGES, progress=progress)
         # A single file, without a log beside it, which can be read from a read-only file system.
-        copy.execute("PRAGMA journal_mode = DELETE").fetchone()
+        made.execute("PRAGMA journal_mode = DELETE").fetchone()
 
 
 def _check_copy(source: Path, copy: Path, say: Say) -> None:

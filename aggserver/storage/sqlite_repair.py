@@ -1,9 +1,9 @@
 """`aggserver storage check --repair`: copies what is undamaged to a new store, and keeps the damaged one beside it.
 
-A value is undamaged if it matches its checksum. The revisions of a key are in `current` and in its event; they are trusted if
-both agree, or if the event follows from the previous one (`checksums.py`). A lost object is not replaced by an older version of
-it. As after a restore (`sqlite_maintenance.py` has the reason), the revision is raised and all before it is compacted, so that
-clients list again.
+A value is undamaged if it matches its checksum, and it is put right if only one bit of either is wrong (`checksums.py`); if that
+was all, everything is as it was. Otherwise the revisions of a key are in `current` and in its event; they are trusted if both
+agree, or if the event follows from the previous one. A lost object is not replaced by an older version of it. As after a restore
+(`sqlite_maintenance.py` has the reason), the revision is raised and all before it is compacted, so that clients list again.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import contextlib
 import itertools
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from aggserver import disk
 from aggserver.storage import jumps, keys
-from aggserver.storage.checksums import STATE_MASK, head_sum, next_state, value_sum
-from aggserver.storage.sqlite_file import checked, mark, open_to_read, open_to_write
+from aggserver.storage.checksums import STATE_MASK, head_sum, next_state, put_right, value_sum
+from aggserver.storage.records import is_sound
+from aggserver.storage.sqlite_file import checked, connect, mark, open_to_read, open_to_write
 from aggserver.storage.sqlite_maintenance import (
     BUMP,
     EVENTS,
@@ -28,8 +29,8 @@ from aggserver.storage.sqlite_maintenance import (
     Say,
     as_text,
     check,
+    copy,
     explained,
-    is_object,
     locked,
 )
 
@@ -68,13 +69,7 @@ def _repair(path: Path, marked: int, say: Say) -> str:
     aside = _free(path)
     fresh = path.with_name(f"{path.name}.repaired")
     fresh.unlink(missing_ok=True)
-    with contextlib.closing(open_to_read(path)) as source, contextlib.closing(open_to_write(fresh)) as target:
-        source.text_factory = as_text
-        salvage = _Salvage(source)
-        for line in salvage.report():
-            say(line)
-        revision = _fill(target, source, salvage)
-        target.execute("PRAGMA journal_mode = DELETE").fetchone()  # a single, synced file
+    done, revisions = _put_right(path, fresh, say) or _save(path, fresh, say)
     # The old file is only renamed, so that it is never lost.
     mark(marked)
     for suffix in ("-wal", ""):
@@ -83,10 +78,58 @@ def _repair(path: Path, marked: int, say: Say) -> str:
     Path(f"{path}-shm").unlink(missing_ok=True)
     os.rename(fresh, path)
     disk.sync_folder(path.parent)
-    return (
-        f"{path} is repaired: {salvage.describe()}; the damaged store is kept as {aside}; revision {revision}, and "
-        "clients with an older resourceVersion must list again"
-    )
+    return f"{path} is repaired: {done}; the damaged store is kept as {aside}; {revisions}"
+
+
+def _put_right(path: Path, fresh: Path, say: Say) -> tuple[str, str] | None:
+    """Make a copy in which single wrong bits of values are put right, what was done, and what became of the revisions.
+
+    None if that is not all that is wrong; then there is no copy. Nothing is lost this way, neither an object nor history.
+    """
+    try:
+        os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        with contextlib.closing(open_to_read(path)) as source:
+            copy(source, fresh, say)
+        with contextlib.closing(connect(fresh)) as target:
+            keys = sorted(set(_correct(target)))
+        check(fresh, lambda line: None)
+    except (DamagedError, sqlite3.DatabaseError):
+        fresh.unlink()
+        return None
+    for key in keys:
+        say(f"put right, since one bit was wrong: {key}")
+    with fresh.open("rb+") as file:
+        os.fsync(file.fileno())
+    return f"put right: {_named(keys)}", "all objects, revisions and history are kept"
+
+
+def _correct(target: sqlite3.Connection) -> Iterator[str]:
+    target.text_factory = as_text
+    found = []
+    for revision, key, created, _, value, _, checksum in target.execute(EVENTS):
+        if value is not None and checked(key, value, created, revision, checksum).fault and type(checksum) is int:
+            right = put_right(value, revision, checksum)
+            if right is not None:
+                found.append((right, value_sum(right, revision), revision))
+                yield key
+    target.executemany("UPDATE events SET value = ?, checksum = ? WHERE revision = ?", found)
+
+
+def _save(path: Path, fresh: Path, say: Say) -> tuple[str, str]:
+    """Make a new store of what is undamaged. Returns as `_put_right`."""
+    with contextlib.closing(open_to_read(path)) as source, contextlib.closing(open_to_write(fresh)) as target:
+        source.text_factory = as_text
+        salvage = _Salvage(source)
+        for line in salvage.report():
+            say(line)
+        revision = _fill(target, source, salvage)
+        target.execute("PRAGMA journal_mode = DELETE").fetchone()  # a single, synced file
+    return salvage.describe(), f"revision {revision}, and clients with an older resourceVersion must list again"
+
+
+def _named(found: Sequence[str]) -> str:
+    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    return f"{len(found)} ({', '.join(found[:MOST_NAMED])}{more})"
 
 
 def _free(path: Path) -> Path:
@@ -102,6 +145,7 @@ class _Salvage:
     def __init__(self, source: sqlite3.Connection) -> None:
         self.kept: dict[int, tuple[str, int]] = {}
         self.removed: dict[str, str] = {}
+        self.corrected: dict[int, bytes] = {}  # by the event's revision, values that were put right
         self.put_back: list[str] = []  # keys that the list of objects has lost, but which exist according to their events
         self._events: dict[int, _Event] = {}
         self._newest: dict[str, int] = {}
@@ -135,11 +179,21 @@ class _Salvage:
                 after = next_state(state, key, revision, created, previous, deleted=deleted)
                 chained = jumps.follows(before, revision, key, value) and after == stated and state >= 0
                 self._last_gap = self._last_gap if chained else revision
-            fault = "" if deleted else checked(key, value, created, revision, checksum).fault or _no_object(value)
+            fault = "" if deleted else self._fault(key, value, created, revision, checksum)
             self._events[revision] = _Event(key, created, deleted, fault, chained)
             if revision > self._newest.get(key, 0):
                 self._newest[key] = revision
             before, state = revision, stated
+
+    def _fault(self, key: str, value: object, created: int, revision: int, checksum: object) -> str:
+        """Why a value is damaged, '' if it is not, or if it could be put right."""
+        fault = checked(key, value, created, revision, checksum).fault
+        if fault and type(value) is bytes and type(checksum) is int:
+            right = put_right(value, revision, checksum)
+            if right is not None:
+                self.corrected[revision] = right
+                value, fault = right, ""
+        return fault or ("" if type(value) is bytes and is_sound(key, value) else "its value is not a JSON object")
 
     def _judge_listed(self, key: str, revision: int, created: int) -> None:
         event = self._events.get(revision)
@@ -174,20 +228,21 @@ class _Salvage:
         """A line for each object that was removed or put back."""
         for key, why in sorted(self.removed.items()):
             yield f"removed: {key}: {why}"
+        for key in self._put_right():
+            yield f"put right, since one bit was wrong: {key}"
         for key in sorted(self.put_back):
             yield f"put back into the list of objects: {key}"
 
     def describe(self) -> str:
         parts = [f"objects kept: {len(self.kept)}"]
-        for what, found in (("removed", sorted(self.removed)), ("put back", sorted(self.put_back))):
+        told = {"removed": sorted(self.removed), "put right": self._put_right(), "put back": sorted(self.put_back)}
+        for what, found in told.items():
             if found:
-                more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-                parts.append(f"{what}: {len(found)} ({', '.join(found[:MOST_NAMED])}{more})")
+                parts.append(f"{what}: {_named(found)}")
         return "; ".join(parts)
 
-
-def _no_object(value: bytes) -> str:
-    return "" if is_object(value) else "its value is not a JSON object"
+    def _put_right(self) -> list[str]:
+        return sorted(key for revision, (key, _) in self.kept.items() if revision in self.corrected)
 
 
 def _no_key(key: str) -> str:
@@ -207,6 +262,7 @@ def _fill(target: sqlite3.Connection, source: sqlite3.Connection, salvage: _Salv
         if at not in salvage.kept:
             continue
         key, created = salvage.kept[at]
+        value = salvage.corrected.get(at, value)
         row = (at, key, created, 0, value, 0, value_sum(value, at))
         target.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         state += head_sum(key, at, created)

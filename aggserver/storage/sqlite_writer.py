@@ -20,10 +20,10 @@ from queue import SimpleQueue
 from aggserver.storage import jumps
 from aggserver.storage.checksums import STATE_MASK, head_sum, next_state, value_sum
 from aggserver.storage.interface import Conflict, Event, KeyExists, KeyValue, StorageError, Unavailable
-from aggserver.storage.log import Feed, Head, Stale, Write, plan
+from aggserver.storage.log import Head, PendingWrite, Publisher, Stale, plan
 from aggserver.storage.sqlite_file import COMPACTED, NEWEST, STATE, Checkpointer, checked, explain
 
-__all__ = ["DamagedList", "Writer"]
+__all__ = ["DamagedList", "SQLiteWriter"]
 
 MAX_BATCH = 128  # writes per commit: its fixed cost is negligible then, and the statement has less than SQLite's 999 parameters
 
@@ -65,7 +65,7 @@ class _Advance:
     revision: int
 
 
-Job = tuple[Write | _Advance | _Compaction, Future]
+Job = tuple[PendingWrite | _Advance | _Compaction, Future]
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class DamagedList(Exception):
     """The list of objects does not match the state of the newest event."""
 
 
-class Writer:
+class SQLiteWriter:
     """Owns the writing connection from `start` to `stop`. `revision` is the newest committed one."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -101,7 +101,7 @@ class Writer:
         self._ringing = False
         self._thread = threading.Thread(target=self._run, name="storage-write", daemon=True)
         self._loop: asyncio.AbstractEventLoop
-        self._feed: Feed
+        self._feed: Publisher
         self._checkpointer: Checkpointer
 
     def load(self) -> None:
@@ -124,7 +124,7 @@ class Writer:
         # Revision 1, that of a new store, has no event, so that there is nothing to compact.
         self._compacted = max(compacted, 1)
 
-    def start(self, loop: asyncio.AbstractEventLoop, feed: Feed, checkpointer: Checkpointer) -> None:
+    def start(self, loop: asyncio.AbstractEventLoop, feed: Publisher, checkpointer: Checkpointer) -> None:
         self._loop = loop
         self._feed = feed
         self._checkpointer = checkpointer
@@ -137,7 +137,7 @@ class Writer:
         if self._thread.ident is not None:
             await asyncio.to_thread(self._thread.join)
 
-    def write(self, write: Write) -> Future:
+    def write(self, write: PendingWrite) -> Future:
         """A future of the write's revision, set once it is durable and delivered, or of the errors of `Storage`."""
         return self._enqueue(write)
 
@@ -148,7 +148,7 @@ class Writer:
     async def compact(self, revision: int) -> None:
         await self._enqueue(_Compaction(revision))
 
-    def _enqueue(self, task: Write | _Advance | _Compaction) -> Future:
+    def _enqueue(self, task: PendingWrite | _Advance | _Compaction) -> Future:
         future: Future = self._loop.create_future()
         self._jobs.append((task, future))
         if not self._ringing:
@@ -184,7 +184,7 @@ class Writer:
             jobs.append(self._jobs.popleft())
         return jobs
 
-    def _commit(self, writes: Sequence[tuple[Write | _Advance, Future]]) -> None:
+    def _commit(self, writes: Sequence[tuple[PendingWrite | _Advance, Future]]) -> None:
         if not writes:
             return
         batch = _Batch(self.revision, self._state)
@@ -192,7 +192,7 @@ class Writer:
             self._settle()
             batch.revision, batch.state = self.revision, self._state
             for write, future in writes:
-                outcome = self._decide(write, batch) if isinstance(write, Write) else self._jump(write, batch)
+                outcome = self._decide(write, batch) if isinstance(write, PendingWrite) else self._jump(write, batch)
                 batch.answers.append((future, outcome))
             if batch.events:
                 with self._checkpointer.writing:
@@ -244,7 +244,7 @@ class Writer:
             self._failing = True
             logger.error("the store can't be written to: %s", explain(error))
 
-    def _decide(self, write: Write, batch: _Batch) -> Outcome:
+    def _decide(self, write: PendingWrite, batch: _Batch) -> Outcome:
         """Add the write to the batch if it is allowed after the earlier ones in the batch. Returns its revision or the error."""
         head = self._newest(write.key, batch)
         guarding = None if write.guard is None else self._newest(write.guard.key, batch)
@@ -266,7 +266,7 @@ class Writer:
             with suppress(ValueError):  # damaged: then the history from before is told to be damaged, too
                 before = jumps.decode(self._current(jumps.KEY, head, batch).value)
         value = jumps.encode([*before, jumps.Jump(batch.revision, task.revision)])
-        write = Write(jumps.KEY, value, head.revision if head else 0)
+        write = PendingWrite(jumps.KEY, value, head.revision if head else 0)
         return self._add(plan(write, head, task.revision), write.expected, batch)
 
     def _add(self, event: Event, replaced: int, batch: _Batch) -> int:
@@ -287,7 +287,7 @@ class Writer:
         found = self._heads.get(key)
         return found and Head(*found)
 
-    def _refusal(self, write: Write, head: Head, batch: _Batch) -> StorageError:
+    def _refusal(self, write: PendingWrite, head: Head, batch: _Batch) -> StorageError:
         """The error for a key that is at `head`."""
         current = self._current(write.key, head, batch)
         return Conflict(write.key, current) if write.expected else KeyExists(write.key, current)

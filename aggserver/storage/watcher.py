@@ -16,7 +16,7 @@ from aggserver.storage.changes import BOOKMARK, Cached, WatchEvent
 from aggserver.storage.interface import StorageError
 from aggserver.storage.past import PART_BYTES, Past
 
-__all__ = ["CacheWatcher", "Feed"]
+__all__ = ["CacheWatcher", "WatchHub"]
 
 MAX_PENDING = 16 * 1024  # events: ten seconds of the fastest writers; upstream closes a watch after 1,000 and 50 ms
 MAX_PENDING_BYTES = 16 << 20  # of objects in pending events, which may be shared with other slow watches
@@ -25,7 +25,7 @@ BATCH_BYTES = PART_BYTES  # of objects per batch, which the handler sends as one
 T = TypeVar("T", bound=Cached)
 
 
-class Feed(Protocol[T]):
+class WatchHub(Protocol[T]):
     """What a watch needs of the cacher."""
 
     def join(self, watcher: CacheWatcher[T]) -> None:
@@ -46,7 +46,7 @@ class CacheWatcher(Generic[T]):
 
     __slots__ = ("_bytes", "_error", "_feed", "_first", "_over", "_past", "_pending", "_waiter", "matches", "prefix")
 
-    def __init__(self, prefix: str, matches: Callable[[T], bool] | None, feed: Feed[T], past: Past[T] | None) -> None:
+    def __init__(self, prefix: str, matches: Callable[[T], bool] | None, feed: WatchHub[T], past: Past[T] | None) -> None:
         """past: the events to deliver first. Without it the feed must offer live events from the start."""
         self.prefix = prefix
         self.matches = matches

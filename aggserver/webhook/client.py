@@ -25,7 +25,7 @@ from aggserver.meta.golang import quote
 from aggserver.webhook import ca_bundle
 from aggserver.webhook.answers import WebhookError, failure, retry_after
 from aggserver.webhook.config import ClientConfig, ServiceResolver, request_url
-from aggserver.webhook.identities import NOBODY, Identity
+from aggserver.webhook.identities import NOBODY, WebhookIdentity
 from aggserver.webhook.proxy import proxy_for
 
 __all__ = ["MAX_RESPONSE_BYTES", "WebhookError", "Webhooks"]
@@ -97,7 +97,7 @@ class Webhooks:
         *,
         timeout: float,  # noqa: ASYNC109 (part of the URL, and of the error's text)
         max_bytes: int = MAX_RESPONSE_BYTES,
-        identity: Identity = NOBODY,
+        identity: WebhookIdentity = NOBODY,
     ) -> bytes:
         """The body of the response to a POST of `body`, which is JSON. timeout: in seconds. Raises WebhookError.
 
@@ -118,7 +118,7 @@ class Webhooks:
         await self._session.close()
 
     async def _exchange(
-        self, exchange: _Exchange, config: ClientConfig, body: bytes, max_bytes: int, identity: Identity
+        self, exchange: _Exchange, config: ClientConfig, body: bytes, max_bytes: int, identity: WebhookIdentity
     ) -> bytes:
         for attempt in range(MAX_RETRIES + 1):
             response = await self._follow(exchange, config, body, identity)
@@ -136,7 +136,9 @@ class Webhooks:
             raise problem
         return answer
 
-    async def _follow(self, exchange: _Exchange, config: ClientConfig, body: bytes, identity: Identity) -> aiohttp.ClientResponse:
+    async def _follow(
+        self, exchange: _Exchange, config: ClientConfig, body: bytes, identity: WebhookIdentity
+    ) -> aiohttp.ClientResponse:
         """The response after redirects, which Go's client follows: with a GET, but after 307 and 308 with the same POST."""
         target = ""
         for _ in range(MAX_REDIRECTS):
@@ -148,7 +150,9 @@ class Webhooks:
             exchange.redirect(target, keep_method=response.status in (307, 308))
         raise exchange.error(f"stopped after {MAX_REDIRECTS} redirects", target)
 
-    async def _send(self, exchange: _Exchange, config: ClientConfig, body: bytes, identity: Identity) -> aiohttp.ClientResponse:
+    async def _send(
+        self, exchange: _Exchange, config: ClientConfig, body: bytes, identity: WebhookIdentity
+    ) -> aiohttp.ClientResponse:
         context = await self._context(config.ca_bundle, identity)
         url = URL(exchange.url, encoded=True)
         headers, server_name, proxy = {}, None, None
@@ -188,7 +192,7 @@ class Webhooks:
             except (aiohttp.ClientError, OSError) as error:
                 raise exchange.error(_plain(error, url, server_name)) from error
 
-    async def _context(self, bundle: bytes, identity: Identity) -> ssl.SSLContext:
+    async def _context(self, bundle: bytes, identity: WebhookIdentity) -> ssl.SSLContext:
         bundle = bundle if bundle.strip() else b""
         key = bundle, identity.certificate, identity.key
         context = self._contexts.pop(key, None)
@@ -201,7 +205,7 @@ class Webhooks:
         return context
 
 
-def _made(bundle: bytes, identity: Identity) -> ssl.SSLContext:
+def _made(bundle: bytes, identity: WebhookIdentity) -> ssl.SSLContext:
     problem = ca_bundle.problem(bundle)
     if problem:
         raise WebhookError(f"unable to load root certificates: {problem}")
@@ -278,7 +282,7 @@ async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     return b"".join(pieces)
 
 
-def _show(context: ssl.SSLContext, identity: Identity) -> None:
+def _show(context: ssl.SSLContext, identity: WebhookIdentity) -> None:
     """Let the context show the client certificate. The library reads it from a file only. Raises WebhookError."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(identity.certificate + b"\n" + identity.key)
@@ -289,7 +293,7 @@ def _show(context: ssl.SSLContext, identity: Identity) -> None:
             raise WebhookError(f"the client certificate for the webhook can't be used: {error}") from error
 
 
-def _authorization(identity: Identity) -> str:
+def _authorization(identity: WebhookIdentity) -> str:
     """The header's value. A token's file is read each time, since it is small, and may be replaced. Raises WebhookError."""
     if identity.token_file is None:
         return identity.authorization

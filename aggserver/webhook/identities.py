@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["NOBODY", "Identities", "Identity"]
+__all__ = ["NOBODY", "Identities", "WebhookIdentity"]
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class WebhookIdentity:
     """authorization: the header's value, '' for none. certificate, key: PEM; empty for none.
 
     token_file: holds the bearer token, and is replaced from time to time.
@@ -30,13 +30,13 @@ class Identity:
     key: bytes = field(default=b"", repr=False)
 
 
-NOBODY = Identity()
+NOBODY = WebhookIdentity()
 
 
 class Identities:
     """users: by the names that the kubeconfig has for them. default: of those without a name that fits."""
 
-    def __init__(self, users: Mapping[str, Identity], default: Identity = NOBODY) -> None:
+    def __init__(self, users: Mapping[str, WebhookIdentity], default: WebhookIdentity = NOBODY) -> None:
         self._users = dict(users)
         self._default = default
 
@@ -50,7 +50,7 @@ class Identities:
         current = contexts.get(config.get("current-context") or "", {}).get("user") or ""
         return cls(users, users.get(current, NOBODY))
 
-    def of(self, host: str, port: int) -> Identity:
+    def of(self, host: str, port: int) -> WebhookIdentity:
         """The identity for a webhook at this host."""
         candidates = [*_names(f"{host}:{port}"), *(_names(host) if port == 443 else ()), "*"]
         return next((self._users[name] for name in candidates if name in self._users), self._default)
@@ -62,7 +62,7 @@ def _names(host: str) -> list[str]:
     return [host, *(f"*.{'.'.join(labels[at:])}" for at in range(1, len(labels)))]
 
 
-def _identity(user: Mapping[str, Any], folder: Path) -> Identity:
+def _identity(user: Mapping[str, Any], folder: Path) -> WebhookIdentity:
     for member in ("exec", "auth-provider", "as"):
         if user.get(member):
             raise ValueError(f"{member} is not supported for webhooks")
@@ -79,7 +79,7 @@ def _identity(user: Mapping[str, Any], folder: Path) -> Identity:
     certificate, key = (_content(user, member, folder) for member in ("client-certificate", "client-key"))
     if bool(certificate) != bool(key):
         raise ValueError("client-certificate and client-key go together")
-    return Identity(authorization, token_file, certificate, key)
+    return WebhookIdentity(authorization, token_file, certificate, key)
 
 
 def _content(user: Mapping[str, Any], member: str, folder: Path) -> bytes:

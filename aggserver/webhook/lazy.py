@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from aggserver.webhook.config import ClientConfig, ServiceResolver
-from aggserver.webhook.identities import NOBODY, Identity
+from aggserver.webhook.identities import NOBODY, WebhookIdentity
 
 if TYPE_CHECKING:
     from aggserver.webhook.client import Webhooks
@@ -34,7 +34,7 @@ class LazyWebhooks:
         *,
         timeout: float,  # noqa: ASYNC109 (see `Webhooks.call`)
         max_bytes: int,
-        identity: Identity = NOBODY,
+        identity: WebhookIdentity = NOBODY,
     ) -> bytes:
         """See `Webhooks.call`."""
         if self._webhooks is None:

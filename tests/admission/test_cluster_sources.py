@@ -15,7 +15,7 @@ from aggserver.cluster import Unreachable
 from aggserver.cluster.pacing import Sleep
 from aggserver.meta.errors import StatusError
 from aggserver.meta.resource import ResourceInfo
-from tests.fakes.clock import until
+from tests.fakes.clock import FakeClock, until
 from tests.fakes.cluster import FakeCluster, status
 
 CRONTABS = ResourceInfo("stable.example.com", "v1", "crontabs", "CronTab", "CronTabList", namespaced=True)
@@ -78,8 +78,10 @@ def cluster_with(**versions: tuple[str, ...]) -> tuple[FakeCluster, Served]:
 
 
 @asynccontextmanager
-async def running(cluster: FakeCluster, plugins: frozenset[str] = ALL, sleep: Sleep = no_pause) -> AsyncIterator[ClusterSources]:
-    sources = ClusterSources(cluster, plugins, sleep=sleep)
+async def running(
+    cluster: FakeCluster, plugins: frozenset[str] = ALL, sleep: Sleep = no_pause, clock: FakeClock | None = None
+) -> AsyncIterator[ClusterSources]:
+    sources = ClusterSources(cluster, plugins, sleep=sleep, clock=clock or FakeClock())
     task = asyncio.create_task(sources.run())
     try:
         yield sources
@@ -207,6 +209,27 @@ async def test_the_last_known_state_holds(caplog: pytest.LogCaptureFixture) -> N
         )
         assert sources.rules.validating_webhooks.get("", "one")
     assert "going on with what was last known: connection refused" in caplog.text
+
+
+async def test_a_state_that_was_not_followed_for_long_is_not_ready() -> None:
+    cluster, _ = cluster_with(v1=(*VALIDATING, *POLICIES))
+    clock = FakeClock()
+    async with running(cluster, clock=clock) as sources:
+        await until(lambda: sources.healthy() is None and cluster.watches == 8)
+        clock.advance(3600)
+        assert sources.healthy() is None, "nothing has failed"
+        cluster.fail("WATCH", NAMESPACES, Unreachable("connection refused"), times=10)
+        await cluster.put(NAMESPACES, made("one"))
+        await until(lambda: sources.namespaces.get("", "one"))
+        await cluster.end_watches()
+        await until(sources.warning)
+        clock.advance(300)
+        assert sources.healthy() is None
+        clock.advance(1)
+        assert sources.healthy() == "namespaces: not followed for 301 s: connection refused"
+        await until(lambda: cluster.watches == 16)
+        await cluster.put(NAMESPACES, made("two"))
+        await until(lambda: sources.healthy() is None)
 
 
 async def test_writes_wait_until_all_is_known() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aggserver.adoption.families import FINALIZER, Family, Wanted, families, group_versions, is_served, kept
-from aggserver.adoption.record import Phase, Record
+from aggserver.adoption.records.record import Phase, Record
 from aggserver.meta.selectors import LabelSelector
 
 SELECTOR = LabelSelector.parse("adopt=yes")

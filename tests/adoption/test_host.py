@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from aggserver.adoption.api_services import Target
 from aggserver.adoption.families import kept
 from aggserver.adoption.host import DEFINITIONS, Host, HostError
-from aggserver.adoption.record import Phase, Record
+from aggserver.adoption.records.record import Phase, Record
+from aggserver.adoption.switch.api_services import OurService
 from aggserver.apiextensions.api_service import API_SERVICES, Service
 from aggserver.cluster import ClusterError, Unreachable
 from aggserver.meta.selectors import LabelSelector
 from tests.fakes.clock import until
 from tests.fakes.cluster import FakeCluster, status
 
-TARGET = Target(Service("aggserver-system", "aggserver"), "installation", b"")
+TARGET = OurService(Service("aggserver-system", "aggserver"), "installation", b"")
 RECORD = Record(
     "crontabs.x.io", {"crontabs.x.io": "uid-1"}, [("x.io", "v1")], Phase.ADOPTED, shared=False, since="2026-01-01T00:00:00Z"
 )

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from aggserver.adoption.giving_back import objects_prefix
-from aggserver.adoption.record import Phase
+from aggserver.adoption.give_back.to_etcd import objects_prefix
+from aggserver.adoption.records.record import Phase
 from aggserver.meta import codec
 from tests.adoption.test_mover import check, moved
 from tests.adoption.world import CRONTABS, GROUP, SHIRTS, World

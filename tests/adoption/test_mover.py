@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggserver.adoption.copying import AHEAD
+from aggserver.adoption.copy.copying import AHEAD
 from aggserver.adoption.families import ASKED
-from aggserver.adoption.giving_back import RAISED_AT_ONCE
+from aggserver.adoption.give_back.to_etcd import RAISED_AT_ONCE
 from aggserver.adoption.moves import ENDED_SECONDS, LATE_SECONDS, NEAR
-from aggserver.adoption.record import LATE_WRITE, GiveBack, Phase, Record, Refused
+from aggserver.adoption.records.record import LATE_WRITE, GiveBack, Phase, Record, Refused
 from aggserver.meta import codec
 from tests.adoption.world import CRONTABS, GROUP, SHIRTS, World
 from tests.fakes.clock import settled, until
+from tests.fakes.damage import flip
 
 
 async def check(world: World, *, adopted: bool) -> None:
@@ -483,6 +484,50 @@ async def test_a_late_write_of_the_host_becomes_part_of_the_record() -> None:
     await world.settle()
     await check(world, adopted=False)
     assert LATE_WRITE not in world.reasons
+    await world.stop()
+
+
+async def test_late_writes_are_followed_for_the_whole_time_after_each_move() -> None:
+    world = World(writes=0)
+    timers: list[asyncio.Event] = []
+
+    async def sleep(seconds: float) -> None:
+        if seconds == LATE_SECONDS:
+            timers.append(asyncio.Event())
+            await timers[-1].wait()
+        await asyncio.sleep(0)
+
+    world.sleep = sleep
+    await moved(world)
+    world.select(selected=False)
+    await world.settle()
+    world.select(selected=True)
+    await world.settle()
+    assert len(timers) == 2
+    timers[0].set()
+    await settled()
+    key = "/stable.example.com/crontabs/default/late"
+    late = {"apiVersion": "stable.example.com/v1", "kind": "K", "metadata": {"name": key}}
+    revision = await world.host.create(key, codec.encode_json(late) + b"\n")
+    await settled()
+    assert (await world.objects(world.own))[key] == late
+    timers[1].set()
+    await until(lambda: world.journal.records[CRONTABS].copied[CRONTABS].host_revision >= revision)
+    await world.stop()
+
+
+async def test_nothing_moves_and_the_guard_stays_while_a_record_is_damaged() -> None:
+    world = await moved(World(writes=0))
+    await world.stop()
+    guards = list(world.guards)
+    flip(world.own, f"/aggserver/adoptions/{CRONTABS}")
+    world.points.clear()
+    world.run()
+    began = world.clock.now
+    await until(lambda: world.clock.now > began + 100)
+    world.select(selected=True)
+    await settled()
+    assert (world.points, world.guards) == ([], guards)
     await world.stop()
 
 

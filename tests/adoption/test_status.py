@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from aggserver.adoption.record import Copied, Moving, Phase, Record
+from aggserver.adoption.records.record import Copied, Moving, Phase, Record
 from aggserver.adoption.status import CONFIG_MAP, EVENTS, LEFT_OUT, LOOK_SECONDS, Notice, Status, entry, event, fitted, notice
 from aggserver.cluster import Unreachable
 from aggserver.monitoring.adoption import AdoptionMetrics

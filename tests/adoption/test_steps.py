@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from aggserver.adoption.families import Family, Wanted
-from aggserver.adoption.record import Copied, Phase, Record, being_removed, none_left
+from aggserver.adoption.records.record import Copied, Phase, Record, being_removed, none_left
 from aggserver.adoption.steps import Step, fits, is_frozen, is_hidden, joined, next_step
 
 V1, V2 = ("stable.example.com", "v1"), ("stable.example.com", "v2")

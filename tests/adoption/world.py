@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mappi
 from contextlib import asynccontextmanager
 from typing import Any
 
-from aggserver.adoption.copying import drop
+from aggserver.adoption.copy.copying import drop
+from aggserver.adoption.copy.source import StorageSource
 from aggserver.adoption.families import FINALIZER, Family, families, is_served
-from aggserver.adoption.giving_back import GiveBackToStore, Leftovers, objects_prefix
-from aggserver.adoption.journal import Journal
+from aggserver.adoption.give_back.to_etcd import GiveBackToStore, Leftovers, objects_prefix
 from aggserver.adoption.mover import Mover
-from aggserver.adoption.record import NOTE, GiveBack, Moving, Phase, Record, Source
-from aggserver.adoption.source import StorageSource
+from aggserver.adoption.records.journal import Journal
+from aggserver.adoption.records.record import NOTE, GiveBack, Moving, Phase, Record, Source
 from aggserver.adoption.steps import Remains, is_frozen, is_hidden
 from aggserver.cluster.pacing import Sleep
 from aggserver.errors import AggserverError

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aggserver.apiextensions import manifest
 from aggserver.apiextensions.definition import (
-    Conversion,
+    ConversionSettings,
     Definition,
     DefinitionError,
     Names,
@@ -104,7 +104,7 @@ def test_everything() -> None:
         deprecation_warning="old",
     )
     client = WebhookClient(service_namespace="n", service_name="s", service_path="/p", service_port=8443, ca_bundle="eA==")
-    assert definition.conversion == Conversion(client, ("v1", "v1beta1"))
+    assert definition.conversion == ConversionSettings(client, ("v1", "v1beta1"))
     assert definition.preserve_unknown_fields
 
 

@@ -11,7 +11,7 @@ import pytest
 from aggserver.apiextensions.definition import Definition, parse
 from aggserver.apiextensions.definitions import Definitions
 from aggserver.apiextensions.serving import DefinitionResource
-from aggserver.registry.informer import ALL
+from aggserver.informers.informer import ALL
 from aggserver.registry.rest import Context
 from tests.fakes.definitions import CRONTABS, GROUP, WIDGETS
 from tests.fakes.server import ADMIN, LocalServer

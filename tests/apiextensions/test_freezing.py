@@ -11,9 +11,9 @@ import pytest
 from aggserver.admission.chain import Attributes
 from aggserver.apiextensions.definition import parse
 from aggserver.apiextensions.definitions import Definitions
+from aggserver.informers.informer import ALL, CONTROLLER
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.informer import ALL, CONTROLLER
 from aggserver.registry.rest import Context, DeleteOptions
 from aggserver.storage.interface import Unavailable
 from tests.fakes.asgi import Answer, Client

@@ -7,8 +7,8 @@ import pytest
 from aggserver.admission.chain import DELETE, UPDATE, Attributes
 from aggserver.apiextensions.protection import ANNOTATION, DefinitionProtection
 from aggserver.apiextensions.strategy import INFO
+from aggserver.informers.informer import CONTROLLER
 from aggserver.meta.errors import StatusError
-from aggserver.registry.informer import CONTROLLER
 
 PROTECTED, OPEN = {ANNOTATION: "true"}, {ANNOTATION: "false"}
 # Annotations, objects, whether the flag is set -> whether the deletion is refused.

@@ -18,7 +18,7 @@ from aggserver.apiextensions.stored_versions import FolderLedger, FolderMigratio
 from aggserver.conversion.converter import ConversionError, NoneConverter
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.migration import Rewriter
-from aggserver.registry.storage_version import Identity, Superseded
+from aggserver.registry.storage_version import SpecState, Superseded
 from aggserver.storage.memory import MemoryStorage
 from aggserver.storage.sqlite import SQLiteStorage
 from tests.fakes.asgi import Client
@@ -586,7 +586,7 @@ async def test_a_definition_that_is_not_served_yet(folders: Callable[[], Awaitab
     serve(one, crontabs("v1"))
     await plant(one, 1)
     await until(lambda: recorded(one, "v1"))
-    wanted = Migration(NAME, "v2", ("v1",), Identity("", 100))
+    wanted = Migration(NAME, "v2", ("v1",), SpecState("", 100))
     one.migrator.want(wanted)
     await settled()
     assert await all_stored_as(one, "v1")

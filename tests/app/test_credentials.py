@@ -10,7 +10,7 @@ import yaml
 from cryptography import x509
 
 from aggserver.app.credentials import Credentials
-from aggserver.certificates.issuing import Names
+from aggserver.certificates.issuing import SubjectNames
 from aggserver.certificates.keeper import CHECK_SECONDS
 from aggserver.options import parse
 from aggserver.server.tls import TLSConfig
@@ -59,7 +59,7 @@ def embedded(kubeconfig: Path) -> tuple[bytes, bytes]:
 async def test_renewed_while_it_runs(tmp_path: Path) -> None:
     clock = [START]
     tls = Shown()
-    credentials = Credentials(tmp_path, Names.of("localhost"), tls, lambda: clock[0], parse(["dev"], {}))
+    credentials = Credentials(tmp_path, SubjectNames.of("localhost"), tls, lambda: clock[0], parse(["dev"], {}))
     await credentials.start()
     credentials.publish(URL)
     serving = tmp_path / "certificates" / "tls.crt"

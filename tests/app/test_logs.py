@@ -283,7 +283,7 @@ async def test_a_response_that_is_broken_off(stream: io.StringIO, server: LocalS
 # --- the sources ---
 
 # Modules that write to the standard error or output themselves: the commands, for those who run them.
-WRITERS = {"cli.py", "adopt_command/command.py", "app/logs.py", "app/processes.py", "envtest_command/etcd.py"}
+WRITERS = {"cli.py", "commands/adopt/command.py", "app/logs.py", "app/processes.py", "commands/envtest/etcd.py"}
 # What writes by itself, or makes something that does.
 RAW = {
     "print",

@@ -17,7 +17,7 @@ from aggserver import cli
 from aggserver.app.credentials import Credentials
 from aggserver.app.user import make_user
 from aggserver.authentication.x509 import PeerCertificate, user_from, verify
-from aggserver.certificates.issuing import Names, issue_client, issue_serving, new_ca
+from aggserver.certificates.issuing import SubjectNames, issue_client, issue_serving, new_ca
 from aggserver.options import parse
 from aggserver.server.tls import TLSConfig
 
@@ -28,7 +28,7 @@ URL = "https://127.0.0.1:12345"
 
 def started(folder: Path, *flags: str) -> Credentials:
     """The credentials of a server that has been started in the folder."""
-    credentials = Credentials(folder, Names.of("localhost"), TLSConfig(), time.time, parse(["dev", *flags], {}))
+    credentials = Credentials(folder, SubjectNames.of("localhost"), TLSConfig(), time.time, parse(["dev", *flags], {}))
     asyncio.run(credentials.start())
     credentials.publish(URL)
     return credentials

@@ -301,6 +301,28 @@ async def test_a_cluster_out_of_reach_is_a_warning() -> None:
         await cluster.end_watches()
         await until(source.warning)
         assert (source.healthy(), source.warning()) == (None, f"keeping the last valid {CONFIG_MAP}: connection refused")
+        assert source.ready() is None
         await cluster.put(PATH, config_map(client="next"))
         await until(lambda: len(applied) == 2)
         assert source.warning() is None
+
+
+async def test_a_cluster_out_of_reach_for_long_is_no_state_to_go_on_with() -> None:
+    cluster = FakeCluster()
+    await cluster.put(PATH, config_map())
+    async with running(cluster) as (source, applied, clock):
+        await until(lambda: applied)
+        clock.advance(3600)
+        assert source.ready() is None, "nothing has failed"
+        await cluster.put(PATH, config_map(client="next"))
+        await until(lambda: len(applied) == 2)
+        for method in ("GET", "WATCH"):
+            cluster.fail(method, PATH, Unreachable("connection refused"), times=1000)
+        await cluster.end_watches()
+        await until(source.ready)
+        assert clock.now > 4600 + 300
+        assert (source.ready() or "").endswith(f" s: keeping the last valid {CONFIG_MAP}: connection refused")
+        assert source.healthy() is None, "requests are still answered by it"
+    async with running(FakeCluster(), TrustOverrides(skip_lookup=True)) as (source, _, clock):
+        clock.advance(3600)
+        assert source.ready() is None

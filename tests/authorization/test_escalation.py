@@ -8,17 +8,17 @@ import pytest
 
 from aggserver.authentication.user import UserInfo
 from aggserver.authorization.escalation import EVERYTHING, problem, uncovered
-from aggserver.authorization.rbac import Found, Granted, MissingRole, Rule
+from aggserver.authorization.rbac import FoundRules, Granted, MissingRole, PolicyRule
 
 JANE = UserInfo("jane", groups=("developers", "system:authenticated"))
 
 
-def on(verbs: str, resources: str, groups: str = '""', names: str = "") -> Rule:
-    return Rule(_split(verbs), _split(groups), _split(resources), _split(names))
+def on(verbs: str, resources: str, groups: str = '""', names: str = "") -> PolicyRule:
+    return PolicyRule(_split(verbs), _split(groups), _split(resources), _split(names))
 
 
-def at(verbs: str, paths: str) -> Rule:
-    return Rule(_split(verbs), paths=_split(paths))
+def at(verbs: str, paths: str) -> PolicyRule:
+    return PolicyRule(_split(verbs), paths=_split(paths))
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -27,7 +27,7 @@ def _split(text: str) -> tuple[str, ...]:
 
 PODS = on("get list", "pods")
 
-CASES: dict[str, tuple[list[Rule], list[Rule], list[str]]] = {
+CASES: dict[str, tuple[list[PolicyRule], list[PolicyRule], list[str]]] = {
     # name: (what the user has, what is granted, what is missing)
     "nothing": ([], [], []),
     "the same": ([PODS], [PODS], []),
@@ -109,8 +109,8 @@ def test_what_is_missing(name: str) -> None:
     assert said == f"{who} is attempting to grant RBAC permissions not currently held:\n{lines}"
 
 
-def _found(owned: list[Rule], *missing: MissingRole) -> Found:
-    return Found([Granted(rule, "why") for rule in owned], missing)
+def _found(owned: list[PolicyRule], *missing: MissingRole) -> FoundRules:
+    return FoundRules([Granted(rule, "why") for rule in owned], missing)
 
 
 def test_missing_roles_are_told() -> None:

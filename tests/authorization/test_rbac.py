@@ -8,7 +8,7 @@ import pytest
 
 from aggserver.authentication.user import UserInfo
 from aggserver.authorization.attributes import Attributes
-from aggserver.authorization.rbac import Policy, Rule
+from aggserver.authorization.rbac import Policy, PolicyRule
 
 JANE = UserInfo("jane", groups=("developers", "system:authenticated"))
 ROBOT = UserInfo("system:serviceaccount:ci:robot", groups=("system:serviceaccounts", "system:serviceaccounts:ci"))
@@ -63,7 +63,7 @@ MATCHES: dict[str, tuple[dict[str, Any], Attributes, bool]] = {
 @pytest.mark.parametrize("name", MATCHES)
 def test_rules(name: str) -> None:
     rule, attributes, allowed = MATCHES[name]
-    assert Rule.of(rule).allows(attributes) is allowed
+    assert PolicyRule.of(rule).allows(attributes) is allowed
     policy = Policy([cluster_role("it", rule), cluster_binding("it", user("jane"))])
     reason = 'RBAC: allowed by ClusterRoleBinding "it" of ClusterRole "it" to User "jane"'
     for _ in range(2):  # the second time from what is kept
@@ -171,8 +171,8 @@ def test_the_first_binding_by_name_is_the_reason() -> None:
 def test_rules_come_with_those_of_the_cluster_first() -> None:
     secrets = {**PODS, "resources": ["secrets"]}
     policy = Policy([binding("ns", "a", user("jane")), role("ns", "a", secrets), READER, cluster_binding("reader", user("jane"))])
-    assert policy.found(JANE, "ns").rules == [Rule.of(PODS), Rule.of(secrets)]
-    assert policy.found(JANE, "").rules == [Rule.of(PODS)]
+    assert policy.found(JANE, "ns").rules == [PolicyRule.of(PODS), PolicyRule.of(secrets)]
+    assert policy.found(JANE, "").rules == [PolicyRule.of(PODS)]
 
 
 def test_missing_roles() -> None:
@@ -234,4 +234,4 @@ def test_what_is_kept_is_bounded() -> None:
 
 def test_a_rule_as_json() -> None:
     for rule in (PODS, {"verbs": ["get"], "nonResourceURLs": ["/x"]}, {**PODS, "resourceNames": ["a"]}):
-        assert Rule.of(rule).as_json() == rule
+        assert PolicyRule.of(rule).as_json() == rule

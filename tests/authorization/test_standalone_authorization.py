@@ -6,14 +6,14 @@ import pytest
 
 from aggserver.authentication.user import UserInfo
 from aggserver.authorization.attributes import Attributes
-from aggserver.authorization.rbac import Policy, Rule
+from aggserver.authorization.rbac import Policy, PolicyRule
 from aggserver.authorization.standalone import StandaloneAuthorizer
 
 JANE = UserInfo("jane", groups=("system:authenticated",))
 ADMIN = UserInfo("admin", groups=("system:masters",))
 NODE = UserInfo("system:node:a", groups=("system:nodes", "system:authenticated"))
-PODS = Rule(("get",), ("",), ("pods",))
-EVERYTHING = [Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",))]
+PODS = PolicyRule(("get",), ("",), ("pods",))
+EVERYTHING = [PolicyRule(("*",), ("*",), ("*",)), PolicyRule(("*",), paths=("*",))]
 
 
 def policy() -> Policy:

@@ -7,11 +7,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from aggserver.authentication.x509 import PeerCertificate, Roots, user_from, verify
-from aggserver.certificates.issuing import Names, issue_client, issue_serving, new_ca
+from aggserver.certificates.issuing import SubjectNames, issue_client, issue_serving, new_ca
 
 NOW = 1_800_000_000.0
 DAY = 86400.0
-NAMES = Names.for_service("aggserver", "extensions", "127.0.0.1", "localhost")
+NAMES = SubjectNames.for_service("aggserver", "extensions", "127.0.0.1", "localhost")
 
 
 def load(pem):
@@ -21,7 +21,7 @@ def load(pem):
 def test_names():
     assert NAMES.dns[:2] == ("aggserver.extensions.svc", "aggserver.extensions.svc.cluster.local")
     assert NAMES.ips == ("127.0.0.1",)
-    assert Names.of("::1", "a") == Names(("a",), ("::1",))
+    assert SubjectNames.of("::1", "a") == SubjectNames(("a",), ("::1",))
 
 
 def test_serving_certificate():

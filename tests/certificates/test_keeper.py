@@ -6,13 +6,13 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from aggserver.certificates.issuing import Names, issue_client, issue_serving, new_ca
+from aggserver.certificates.issuing import SubjectNames, issue_client, issue_serving, new_ca
 from aggserver.certificates.keeper import CHECK_SECONDS, CertificateKeeper, needs_renewal
 from aggserver.certificates.store import FolderStore, StoreConflictError
 
 NOW = 1_800_000_000.0
 DAY = 86400.0
-NAMES = Names.for_service("aggserver", "extensions", "127.0.0.1", "localhost")
+NAMES = SubjectNames.for_service("aggserver", "extensions", "127.0.0.1", "localhost")
 
 
 class MemoryStore:
@@ -86,7 +86,7 @@ async def test_serving_certificate_is_renewed_under_the_same_ca():
 async def test_other_names_need_another_certificate():
     store = MemoryStore()
     first = await CertificateKeeper(store, NAMES, Clock()).ensure()
-    other = await CertificateKeeper(store, Names.of("other"), Clock()).ensure()
+    other = await CertificateKeeper(store, SubjectNames.of("other"), Clock()).ensure()
     assert other.ca_bundle == first.ca_bundle
     assert other.serving != first.serving
 

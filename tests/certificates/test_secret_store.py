@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aggserver.certificates.issuing import Names
+from aggserver.certificates.issuing import SubjectNames
 from aggserver.certificates.keeper import CertificateKeeper
 from aggserver.certificates.secret_store import SecretStore
 from aggserver.certificates.store import StoreConflictError
@@ -58,7 +58,7 @@ async def test_who_comes_second_is_told() -> None:
 
 async def test_two_replicas_end_up_with_one_ca() -> None:
     cluster = FakeCluster()
-    names = Names(("aggserver.agg.svc",))
+    names = SubjectNames(("aggserver.agg.svc",))
     first, second = (CertificateKeeper(store(cluster), names, lambda: 1_800_000_000.0) for _ in range(2))
     assert (await first.ensure()).ca_bundle == (await second.ensure()).ca_bundle
 

@@ -16,7 +16,7 @@ from aiohttp import web
 from aggserver.certificates.issuing import issue_serving, new_ca
 from aggserver.cluster import ClusterError, Unreachable
 from aggserver.cluster.client import ClusterClient, connect
-from aggserver.cluster.configuration import ConfigurationError, Credentials, InClusterSource, KubeconfigSource
+from aggserver.cluster.configuration import ClientCredentials, ConfigurationError, InClusterSource, KubeconfigSource
 from tests.controlplane.processes import free_ports
 
 # OpenSSL checks validity by the system's clock, so these certificates must be valid now.
@@ -26,12 +26,12 @@ NOW = time.time()
 class FakeSource:
     """Credentials that a test replaces; `stale` makes `changed` true until they are loaded."""
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(self, credentials: ClientCredentials) -> None:
         self.credentials = credentials
         self.stale = False
         self.loads = 0
 
-    async def load(self) -> Credentials:
+    async def load(self) -> ClientCredentials:
         self.loads += 1
         self.stale = False
         return self.credentials
@@ -76,7 +76,7 @@ class Server:
 @asynccontextmanager
 async def serving(tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
     server = Server()
-    runner = web.ServerRunner(web.Server(server.handle))
+    runner = web.ServerRunner(web.Server(lambda request: server.handle(request)))
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
@@ -97,7 +97,7 @@ async def talking(source: FakeSource) -> AsyncIterator[ClusterClient]:
 
 
 async def test_request_sends_and_returns_json() -> None:
-    async with serving() as server, talking(FakeSource(Credentials(server.url, None, "Bearer t"))) as client:
+    async with serving() as server, talking(FakeSource(ClientCredentials(server.url, None, "Bearer t"))) as client:
         server.answers = [(201, {"kind": "Thing"})]
         answer = await client.request("POST", "/apis/x/v1/things", query={"fieldManager": "a b"}, body={"a": 1})
         assert answer == {"kind": "Thing"}
@@ -130,7 +130,7 @@ async def test_request_sends_and_returns_json() -> None:
     ],
 )
 async def test_errors(code: int, body: Any, expected: tuple[int, str, str, int]) -> None:
-    async with serving() as server, talking(FakeSource(Credentials(server.url, None))) as client:
+    async with serving() as server, talking(FakeSource(ClientCredentials(server.url, None))) as client:
         server.answers = [(code, body)]
         with pytest.raises(ClusterError) as caught:
             await client.request("GET", "/x")
@@ -139,7 +139,7 @@ async def test_errors(code: int, body: Any, expected: tuple[int, str, str, int])
 
 
 async def test_an_answer_that_is_no_object() -> None:
-    async with serving() as server, talking(FakeSource(Credentials(server.url, None))) as client:
+    async with serving() as server, talking(FakeSource(ClientCredentials(server.url, None))) as client:
         for body, text in ((b"<html>", "not JSON"), (b"[]", "not an object")):
             server.answers = [(200, body)]
             with pytest.raises(ClusterError, match=text):
@@ -147,7 +147,7 @@ async def test_an_answer_that_is_no_object() -> None:
 
 
 async def test_a_header_of_the_answer() -> None:
-    async with serving() as server, talking(FakeSource(Credentials(server.url, None))) as client:
+    async with serving() as server, talking(FakeSource(ClientCredentials(server.url, None))) as client:
         server.answers = [(200, {"kind": "Thing"})]
         assert await client.header("/x", "content-type") == "application/json; charset=utf-8"
         assert await client.header("/x", "X-Other") == ""
@@ -157,21 +157,45 @@ async def test_a_header_of_the_answer() -> None:
 
 
 async def test_watch_puts_lines_together() -> None:
-    async with serving() as server, talking(FakeSource(Credentials(server.url, None))) as client:
+    async with serving() as server, talking(FakeSource(ClientCredentials(server.url, None))) as client:
         server.answers = [(200, [b'{"type":"ADDED","obj', b'ect":{"a":1}}\n{"type":"BOOKMARK","object":{}}\n{"type":"torn'])]
-        events = [event async for event in client.watch("/x", {"watch": "true"})]
+        events = [event async for event in client.watch("/x", {"watch": "true", "timeoutSeconds": "60"})]
         assert events == [{"type": "ADDED", "object": {"a": 1}}, {"type": "BOOKMARK", "object": {}}]
         server.answers = [(200, [b"nonsense\n"])]
         with pytest.raises(ClusterError, match="not a watch event"):
-            [event async for event in client.watch("/x", {})]
+            [event async for event in client.watch("/x", {"timeoutSeconds": "60"})]
         server.answers = [(410, {"kind": "Status", "reason": "Expired", "message": "too old"})]
         with pytest.raises(ClusterError, match="410 Expired"):
-            [event async for event in client.watch("/x", {})]
+            [event async for event in client.watch("/x", {"timeoutSeconds": "60"})]
+
+
+async def test_a_watch_that_hangs_is_given_up() -> None:
+    async def hang(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse()
+        if "begun" in request.raw_path:
+            await response.prepare(request)
+            await response.write(b'{"type":"ADDED","object":{}}\n')
+        await over.wait()
+        return response
+
+    over = asyncio.Event()
+    async with serving() as server:
+        server.handle = hang  # type: ignore[method-assign]
+        credentials = ClientCredentials(server.url, None)
+        client = ClusterClient(FakeSource(credentials), credentials, "test", headers_seconds=0.05, late_seconds=0.05)
+        with pytest.raises(Unreachable, match=r"/silent: the watch has not begun within 0\.05 s"):
+            [event async for event in client.watch("/silent", {"timeoutSeconds": "60"})]
+        watch = client.watch("/begun", {"timeoutSeconds": "0"})
+        assert await anext(watch) == {"type": "ADDED", "object": {}}
+        with pytest.raises(Unreachable, match=r"/begun: no answer within 0\.05 s"):
+            await anext(watch)
+        over.set()
+        await client.close()
 
 
 async def test_401_reads_the_credentials_again_once() -> None:
     async with serving() as server:
-        source = FakeSource(Credentials(server.url, None, "Bearer old"))
+        source = FakeSource(ClientCredentials(server.url, None, "Bearer old"))
         async with talking(source) as client:
             server.answers, server.tokens = [(200, {})], {"Bearer new"}
             source.credentials = replace(source.credentials, authorization="Bearer new")
@@ -184,7 +208,7 @@ async def test_401_reads_the_credentials_again_once() -> None:
 
 async def test_changed_files_are_read_before_the_request() -> None:
     async with serving() as server:
-        source = FakeSource(Credentials(server.url, None, "Bearer old"))
+        source = FakeSource(ClientCredentials(server.url, None, "Bearer old"))
         async with talking(source) as client:
             server.answers = [(200, {})]
             source.credentials, source.stale = replace(source.credentials, authorization="Bearer new"), True
@@ -213,7 +237,7 @@ async def test_files_that_went_away_leave_the_credentials_as_they_are(tmp_path: 
 
 async def test_unreachable_says_where_and_why(tmp_path: Path) -> None:
     refused = f"http://127.0.0.1:{free_ports(1)[0]}"
-    async with talking(FakeSource(Credentials(refused, None))) as client:
+    async with talking(FakeSource(ClientCredentials(refused, None))) as client:
         with pytest.raises(Unreachable, match=f"^{refused}/x: .*refused") as caught:
             await client.request("GET", "/x")
         assert not caught.value.broken
@@ -221,7 +245,7 @@ async def test_unreachable_says_where_and_why(tmp_path: Path) -> None:
     async with serving(_server_context(tmp_path, issue_serving(ca, ["localhost"], ["127.0.0.1"], NOW))) as server:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(cadata=stranger.cert_pem.decode())
-        async with talking(FakeSource(Credentials(server.url, context))) as client:
+        async with talking(FakeSource(ClientCredentials(server.url, context))) as client:
             with pytest.raises(Unreachable, match="its certificate is not trusted"):
                 await client.request("GET", "/x")
 
@@ -233,14 +257,14 @@ async def test_a_connection_that_breaks_is_worth_another_try() -> None:
 
     listener = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-    async with listener, talking(FakeSource(Credentials(url, None))) as client:
+    async with listener, talking(FakeSource(ClientCredentials(url, None))) as client:
         with pytest.raises(Unreachable) as caught:
             await client.request("POST", "/x", body={})
         assert caught.value.broken
 
 
 async def test_no_answer_in_time() -> None:
-    async with serving() as server, talking(FakeSource(Credentials(server.url, None))) as client:
+    async with serving() as server, talking(FakeSource(ClientCredentials(server.url, None))) as client:
         silence = asyncio.Event()
         server.answers = [(200, silence)]
         with pytest.raises(Unreachable, match=r"no answer within 0\.01 s"):

@@ -137,6 +137,33 @@ async def test_failures_are_reported_with_growing_backoff() -> None:
     assert seen.errors == ["403 Forbidden: no"] * 3 + ["None"]
 
 
+async def test_what_can_not_be_used_is_asked_for_again(caplog: pytest.LogCaptureFixture) -> None:
+    cluster, clock = FakeCluster(), FakeClock()
+    answers: list[dict[str, Any]] = [{"items": [{"kind": "Namespace"}]}] * 3
+
+    def answer(_: Any) -> dict[str, Any]:
+        found = {"metadata": {"name": "a", "resourceVersion": "100"}}
+        return answers.pop() if answers else {"items": [found], "metadata": {"resourceVersion": "100"}}
+
+    cluster.on("GET", PATH, answer)
+    async with reflecting(cluster, clock) as seen:
+        await until(lambda: seen.states)
+    assert seen.states == [(["a"], {"a"})]
+    assert seen.errors == [f"422: {PATH}: what was answered can't be used: KeyError('metadata')"] * 3
+    assert clock.slept == pytest.approx([0.8, 1.6, 3.2])
+    assert caplog.text.count("Traceback") == 1
+
+
+async def test_after_a_long_interruption_it_lists_at_once() -> None:
+    cluster, clock = FakeCluster(), FakeClock()
+    await cluster.put(PATH, namespace("a"))
+    cluster.fail("WATCH", PATH, Unreachable("restarting"), times=8)
+    async with reflecting(cluster, clock) as seen:
+        await until(lambda: len(seen.states) == 2)
+        assert clock.slept == pytest.approx([0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0])
+    assert [method for method, _ in cluster.calls] == ["GET", "GET"], "once, when more than a minute is over"
+
+
 async def test_if_only_watch_is_forbidden_it_polls() -> None:
     cluster, clock = FakeCluster(), FakeClock()
     cluster.fail("WATCH", PATH, status(403, "Forbidden", "no watch"), times=50)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from aggserver.conversion import field_path
-from aggserver.conversion.rules import Kind
+from aggserver.conversion.rules import RuleKind
 from tests.conversion.rules import CRON_TAB, CRON_TAB_RULES, compiled, errors
 
 TWO = {"v1": "{a: {type: string}, o: {type: object, properties: {n: {type: integer}}}}", "v2": "{b: {type: string}}"}
@@ -178,7 +178,7 @@ def test_the_way_back_is_derived() -> None:
     text = "conversions: [{from: v1, to: v2, changes: [{move: .a, to: .b}, {save: .o, annotation: example.com/o}]}]"
     back = compiled(text, TWO).plans["v2", "v1"].conversion
     assert back.derived
-    assert [(change.kind, str(change.field)) for change in back.changes] == [(Kind.MOVE, ".b"), (Kind.RESTORE, ".o")]
+    assert [(change.kind, str(change.field)) for change in back.changes] == [(RuleKind.MOVE, ".b"), (RuleKind.RESTORE, ".o")]
 
 
 def test_the_page_compiles_with_its_costs() -> None:

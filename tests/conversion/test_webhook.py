@@ -17,7 +17,7 @@ from aiohttp import web
 
 from aggserver.conversion.converter import ConversionError
 from aggserver.conversion.review import decode_answer
-from aggserver.conversion.webhook import SHORT_BYTES, Call, WebhookConverter
+from aggserver.conversion.webhook import SHORT_BYTES, WebhookCall, WebhookConverter
 from tests.fakes.bad_webhooks import BAD_ANSWERS, BAD_OBJECTS, BAD_RESPONSES, ENDLESS, Answer, answered, good, review_of
 from tests.fakes.clock import FakeClock
 from tests.fakes.webhook import WebhookServer, calling, webhook_server
@@ -38,7 +38,7 @@ def tab(name: str = "one", api_version: str = V1, **more: Any) -> dict[str, Any]
 class Setup:
     """A converter of a definition, the webhook, and the calls that were observed."""
 
-    def __init__(self, server: WebhookServer, converter: WebhookConverter, calls: list[Call]) -> None:
+    def __init__(self, server: WebhookServer, converter: WebhookConverter, calls: list[WebhookCall]) -> None:
         self.server = server
         self.converter = converter
         self.calls = calls
@@ -49,7 +49,7 @@ class Setup:
 
 @asynccontextmanager
 async def converting(answer: Answer, *versions: str, clock: FakeClock | None = None) -> AsyncIterator[Setup]:
-    calls: list[Call] = []
+    calls: list[WebhookCall] = []
     async with webhook_server(answer) as server, calling() as webhooks:
         converter = WebhookConverter(
             "tabs.example.com",
@@ -102,7 +102,7 @@ async def test_objects_of_other_versions_are_sent() -> None:
             }
         ]
         assert setup.server.seen == [("POST", "/convert?timeout=30s")]
-        assert setup.calls == [Call("tabs.example.com", "v1", "v2", 0.0, "")]
+        assert setup.calls == [WebhookCall("tabs.example.com", "v1", "v2", 0.0, "")]
 
 
 async def test_objects_of_the_wanted_version_need_no_call() -> None:

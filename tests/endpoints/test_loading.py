@@ -50,3 +50,14 @@ async def test_what_is_not_known_yet_is_not_missing(server: LocalServer, name: s
     found = [await get(known)]
     missing[0] = None
     assert [*found, await get(known), await get(cluster)] == statuses
+
+
+async def test_why_something_may_not_be_served_is_told(server: LocalServer) -> None:
+    filters = loading(lambda: None, server.engine.installer.serves, lambda: "a record can't be read")
+    options = Options(command="serve")
+    app = server.engine.asgi(ByPeer(), server.rules, options, before_authorization={"loading": filters})  # type: ignore
+    answer = await Client(app, ADMIN).get("/apis/other.example.com/v1/crontabs")
+    assert (answer.status, answer.json()["message"]) == (
+        503,
+        "other.example.com/v1 is not served by this server now: a record can't be read; please try again",
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import inspect
+import itertools
 import time
 from collections.abc import Callable
 
@@ -28,6 +30,44 @@ class FakeClock:
         self.slept.append(seconds)
         self.now += seconds
         await asyncio.sleep(0)
+
+
+class SteppedClock:
+    """Time that passes only when nothing else is left to do: then `until` goes on to the end of the next sleep.
+
+    For what races with a sleep, such as a deadline. The object itself is a clock.
+    """
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+        self._order = itertools.count()
+        self._sleepers: list[tuple[float, int, asyncio.Event]] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        over = asyncio.Event()
+        sleeper = (self.now + seconds, next(self._order), over)
+        heapq.heappush(self._sleepers, sleeper)
+        try:
+            await over.wait()
+        finally:
+            if sleeper in self._sleepers:
+                self._sleepers.remove(sleeper)
+                heapq.heapify(self._sleepers)
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        for _ in range(10_000):
+            await settled()
+            if condition():
+                return
+            self.now, _, over = heapq.heappop(self._sleepers)
+            over.set()
+        raise AssertionError("it never came to hold")
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -22,18 +22,19 @@ from aggserver.authentication.delegating import Authenticator, Outcome
 from aggserver.authentication.user import ANONYMOUS, PRIVILEGED_GROUP, UserInfo
 from aggserver.authorization.attributes import Attributes
 from aggserver.authorization.delegating import Decision
-from aggserver.authorization.standalone import Rules as UserRules
+from aggserver.authorization.standalone import ResolvedRules as UserRules
 from aggserver.authorization.standalone import StandaloneAuthorizer
+from aggserver.controllers.garbage.collector import GarbageCollector
+from aggserver.controllers.namespaces.controller import NamespaceController
 from aggserver.endpoints.installer import Served
 from aggserver.endpoints.request import AnyResponse, Request
+from aggserver.kinds import namespaces
 from aggserver.meta import errors
 from aggserver.meta.json_types import JSONObject
 from aggserver.options import Options
 from aggserver.registry.environment import Environment
 from aggserver.registry.rest import Context, WriteOptions
-from aggserver.standalone import kinds, namespaces
-from aggserver.standalone.garbage_collector import GarbageCollector
-from aggserver.standalone.namespace_controller import NamespaceController
+from aggserver.standalone import kinds
 from aggserver.storage.memory import MemoryStorage
 from tests.fakes.asgi import Client
 from tests.fakes.clock import FakeClock, settled
@@ -91,7 +92,7 @@ class ByPeer:
         return Outcome(peer or ANONYMOUS, headers)
 
 
-class Rules:
+class ResolvedRules:
     """Allows everything to administrators, and what is in `allowed` to others: (user, verb, resource or path)."""
 
     def __init__(self) -> None:
@@ -131,7 +132,7 @@ class LocalServer:
         self.storage = storage or MemoryStorage()
         self.clock = FakeClock(NOW)
         self.timers = Timers()
-        self.rules = Rules()
+        self.rules = ResolvedRules()
         self.environment = Environment(
             storage=self.storage,
             clock=self.clock,

@@ -24,7 +24,7 @@ from aggserver.publish.models import Published
 from aggserver.publish.table import Column, TableConvertor
 from aggserver.schema import structural
 from aggserver.schema.compiled import CompiledSchema
-from aggserver.scheme import decoding, protobuf_codec, rewriting
+from aggserver.scheme import decoding, protobuf_codec, rewriting, strict
 from aggserver.scheme import validation as scheme_validation
 from aggserver.scheme.types import lookup
 from tests.cel.environment import ENVIRONMENT, VALUES
@@ -95,6 +95,14 @@ def _json() -> Iterator[Case]:
     yield _case("JSON: digits of a fraction", decode, lambda n: b"[0." + b"1" * n + b"]", _SMALL)
     yield _case("JSON: half characters", decode, lambda n: b'["' + b"\\ud800" * n + b'"]', _SMALL)
     yield _case("JSON: broken characters", decode, lambda n: b'["' + b"\xff" * n + b'"]', _SMALL)
+    pod = lookup("core/v1.Pod")
+    for name, item in {"members": b"{}", "unknown members": b'{"a":1}', "repeated members": b'{"name":"","name":""}'}.items():
+        yield _case(
+            f"JSON of a Pod: {name}",
+            lambda body: strict.complaints(body, pod),
+            lambda n, item=item: b'{"spec":{"containers":[' + b",".join([item] * n) + b"]}}",
+            _SMALL,
+        )
     yield _case("JSON: open lists", decode, lambda n: b"[" * n, _SMALL)
     yield _case("JSON: open maps", decode, lambda n: b'{"a":' * n, _SMALL)
     yield _case("JSON: ends missing", decode, lambda n: b"[" + b"1," * n, _SMALL)
@@ -231,9 +239,15 @@ def _patches() -> Iterator[Case]:
     yield _case("JSON patch: a long path", apply, lambda n: ({}, [{"op": "add", "path": "/a" * n, "value": 1}]), _SMALL)
     yield _case("JSON patch: escapes", apply, lambda n: ({}, [{"op": "add", "path": "/" + "~1" * n, "value": 1}]), _SMALL)
     yield _case(
-        "JSON patch: unknown fields",
-        patch.unknown_fields,
-        lambda n: [{"op": "add", "path": "/a", f"x{at}": 1} for at in range(n)],
+        "JSON patch: complaints",
+        lambda body: patch.complaints(body, None, nothing_repeated=False),
+        lambda n: b"[" + b'{"op":"add","path":"/a","value":{"a":1},"op":"add"},' * n + b"{}]",
+        _SMALL,
+    )
+    yield _case(
+        "JSON patch: the order of what was patched",
+        lambda given: patch.as_written(*given),
+        lambda n: ({f"a{at}": {} for at in range(n)}, [patch.PatchOperation("add", f"/a{at}/b") for at in range(n)]),
     )
 
     def merge(given: tuple[Any, Any]) -> object:

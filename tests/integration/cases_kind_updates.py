@@ -68,7 +68,26 @@ _NEAR = {
     "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}]
 }
 _TOLERATIONS = [{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3}]
+_WRONG_TOLERATIONS: list[Any] = [
+    {"key": "a b", "operator": "Exists"},
+    {"key": "", "value": "v"},
+    {"operator": "Equal"},
+    {"key": "a", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 3},
+    {"key": "a", "tolerationSeconds": 3},
+    {"key": "a", "value": "b c"},
+    {"key": "a", "value": "b" * 64, "operator": "Equal"},
+    {"key": "a", "value": "b", "operator": "Exists"},
+    {"key": "a", "value": "b", "operator": "Other"},
+    {"key": "a", "value": "b", "effect": "Other"},
+]
 _END = on("DELETE", _POD, compared=False)
+_DEPLOYMENT = "apps/deployments"
+
+
+def _with_toleration(toleration: Any) -> Any:
+    spec = minimal(_DEPLOYMENT)["spec"]
+    return minimal(_DEPLOYMENT, spec={**spec, "template": pod_template(tolerations=[toleration])})
+
 
 _PODS: Cases = {
     "pod-gated-node-selector": [
@@ -112,6 +131,30 @@ _PODS: Cases = {
         _spec(_POD, tolerations=[*_TOLERATIONS, {"key": "x", "operator": "Exists"}]),
         _spec(_POD, tolerations=[{**_TOLERATIONS[0], "tolerationSeconds": 9}, {"key": "x", "operator": "Exists"}]),
         _spec(_POD, tolerations=None),
+        _END,
+    ],
+    "pod-tolerations-that-are-wrong": [
+        _pod(),
+        *(_spec(_POD, tolerations=[toleration]) for toleration in _WRONG_TOLERATIONS),
+        _spec(_POD, tolerations=_WRONG_TOLERATIONS),
+        _END,
+        *(on("POST", _POD, minimal(_POD, spec={**minimal(_POD)["spec"], "tolerations": [each]})) for each in _WRONG_TOLERATIONS),
+        *(on("POST", _DEPLOYMENT, _with_toleration(each), pick=_without_difference) for each in _WRONG_TOLERATIONS),
+    ],
+    "pod-tolerations-that-are-right": [
+        _pod(),
+        *(
+            _spec(_POD, tolerations=tolerations)
+            for tolerations in (
+                [{"operator": "Exists"}],
+                [{"operator": "Exists"}, {"key": "a.b/c", "value": "d", "effect": "NoExecute", "tolerationSeconds": -1}],
+                [
+                    {"operator": "Exists"},
+                    {"key": "a.b/c", "value": "d", "effect": "NoExecute"},
+                    {"key": "e", "operator": "Equal"},
+                ],
+            )
+        ),
         _END,
     ],
     "pod-grace": [_pod(terminationGracePeriodSeconds=30), _spec(_POD, terminationGracePeriodSeconds=1), _END],
@@ -254,6 +297,39 @@ _NAMES: Cases = {
         _data("core/configmaps", data={"a": "b"}, binaryData={"a": "Yg==", "c d": "Yg=="}),
         *(_data("core/secrets", data={key: "Yg=="}) for key in ("", "a b", "..")),
         _data("core/secrets", stringData={"a b": "c"}),
+    ],
+    "secret-types": [
+        on("POST", "core/secrets", minimal("core/secrets", type=f"kubernetes.io/{kind}", stringData=data), query="dryRun=All")
+        for kind, data in (
+            ("dockercfg", {}),
+            ("dockercfg", {".dockercfg": "{}"}),
+            ("dockercfg", {".dockercfg": "null"}),
+            ("dockercfg", {".dockercfg": ' {"a": {"auth": 1e9}} '}),
+            *(("dockercfg", {".dockercfg": text}) for text in ("", "{", "[1]", "x", '{"a": 1,}', '"a"', "3", "{}{}", "true")),
+            ("dockerconfigjson", {".dockercfg": "{}"}),
+            ("dockerconfigjson", {".dockerconfigjson": "{}"}),
+            ("dockerconfigjson", {".dockerconfigjson": "{]"}),
+            ("dockerconfigjson", {".dockerconfigjson": '{"a": 1e999}'}),
+            ("basic-auth", {}),
+            ("basic-auth", {"username": ""}),
+            ("basic-auth", {"password": "a"}),
+            ("ssh-auth", {}),
+            ("ssh-auth", {"ssh-privatekey": ""}),
+            ("ssh-auth", {"ssh-privatekey": "a"}),
+            ("tls", {}),
+            ("tls", {"tls.crt": "a"}),
+            ("tls", {"tls.key": ""}),
+            ("other", {}),
+        )
+    ],
+    "data-size": [
+        on("POST", which, minimal(which, data={"a": text}), query="dryRun=All", pick=lambda body: body.get("message"))
+        for which, text in (
+            ("core/configmaps", "a" * 2**20),
+            ("core/configmaps", "a" * (2**20 + 1)),
+            ("core/secrets", "YWFh" * 349525),
+            ("core/secrets", "YWFh" * 349526),
+        )
     ],
     "container-names": [
         on("POST", _POD, {**minimal(_POD), "spec": spec})

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aggserver.kinds.catalog import KINDS, Kind
+from aggserver.kinds.catalog import KINDS, BuiltInKind
 from tests.integration.comparison import Ask, ask
 
 __all__ = ["BY_NAME", "MINIMAL", "NAMESPACE", "minimal", "on", "pod_template", "url"]
 
 NAMESPACE = "same-kinds"
-BY_NAME: Mapping[str, Kind] = {f"{kind.group or 'core'}/{kind.plural}": kind for kind in KINDS if kind.version != "v2"} | {
+BY_NAME: Mapping[str, BuiltInKind] = {f"{kind.group or 'core'}/{kind.plural}": kind for kind in KINDS if kind.version != "v2"} | {
     "autoscaling/horizontalpodautoscalers-v2": next(kind for kind in KINDS if kind.version == "v2")
 }
 
@@ -30,10 +30,13 @@ MINIMAL: Mapping[str, dict[str, Any]] = {
     "core/events": {"involvedObject": {"kind": "Pod", "name": "p", "namespace": NAMESPACE}, "reason": "R", "type": "Normal"},
     "core/limitranges": {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}},
     "core/nodes": {},
+    # With the finalizers that they are made with: the protection controllers give those back to what was written without them.
     "core/persistentvolumeclaims": {
+        "metadata": {"finalizers": ["kubernetes.io/pvc-protection"]},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     },
     "core/persistentvolumes": {
+        "metadata": {"finalizers": ["kubernetes.io/pv-protection"]},
         "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}},
     },
     "core/pods": {"spec": {**_POD, "serviceAccountName": "default", "automountServiceAccountToken": False}},

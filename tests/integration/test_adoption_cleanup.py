@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from aggserver.adoption.leftovers import VERSION
+from aggserver.adoption.leftovers.version import VERSION
 from tests.controlplane.binaries import obtain
 from tests.controlplane.plane import ControlPlane
 from tests.fakes.webhook import CA, RunningWebhook

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from aggserver.adoption.families import ADOPTION, FINALIZER, RELEASE
-from aggserver.adoption.switching import DEFINITIONS
+from aggserver.adoption.switch.switching import DEFINITIONS
 from tests import corpus
 from tests.controlplane.binaries import obtain
 from tests.controlplane.plane import ControlPlane

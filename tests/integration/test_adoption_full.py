@@ -26,15 +26,15 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from aggserver.adoption import from_backup
-from aggserver.adoption.api_services import Target, to_us
 from aggserver.adoption.families import FINALIZER
-from aggserver.adoption.from_backup import release_from_backup
-from aggserver.adoption.giving_back import objects_prefix
-from aggserver.adoption.guard import CONFIGURATIONS, configuration
-from aggserver.adoption.journal import Journal
-from aggserver.adoption.record import Copied, Phase, Record, Refused, digest
-from aggserver.adoption.switching import DEFINITIONS
+from aggserver.adoption.give_back import from_backup
+from aggserver.adoption.give_back.from_backup import release_from_backup
+from aggserver.adoption.give_back.to_etcd import objects_prefix
+from aggserver.adoption.records.journal import Journal
+from aggserver.adoption.records.record import Copied, Phase, Record, Refused, digest
+from aggserver.adoption.switch.api_services import OurService, to_us
+from aggserver.adoption.switch.guard import CONFIGURATIONS, configuration
+from aggserver.adoption.switch.switching import DEFINITIONS
 from aggserver.apiextensions.api_service import API_SERVICES, Service
 from aggserver.cluster.client import ClusterClient, connect
 from aggserver.meta import codec
@@ -504,7 +504,7 @@ async def _lost(cluster: ClusterClient, etcd: Storage, own: Storage, family: Fam
     guarded = configuration([(family.group, "things")], "g", service, CA.cert_pem, "system:serviceaccount:default:lost")
     await cluster.request("POST", CONFIGURATIONS, body=guarded)
     api_service = await cluster.request("GET", f"{API_SERVICES}/v1.{family.group}")
-    ours = to_us(api_service, group_version, Target(service, "installation", CA.cert_pem))
+    ours = to_us(api_service, group_version, OurService(service, "installation", CA.cert_pem))
     await cluster.request("PUT", f"{API_SERVICES}/v1.{family.group}", body=ours)
 
 

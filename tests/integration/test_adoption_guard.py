@@ -16,8 +16,8 @@ from typing import Any, cast
 
 import pytest
 
-from aggserver.adoption.guard import CONFIGURATIONS, Guard, GuardError, guard_name, own_name
-from aggserver.adoption.refusals import refusing
+from aggserver.adoption.switch.guard import CONFIGURATIONS, Guard, GuardError, guard_name, own_name
+from aggserver.adoption.switch.refusals import refusing
 from aggserver.apiextensions.registration import Service
 from aggserver.certificates.issuing import issue_serving, new_ca
 from aggserver.cluster import Cluster

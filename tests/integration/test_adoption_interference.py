@@ -22,7 +22,7 @@ import pytest
 from aiohttp import web
 
 from aggserver.adoption.families import ADOPTION, DISCARD, FINALIZER
-from aggserver.adoption.guard import PROBE_LABEL
+from aggserver.adoption.switch.guard import PROBE_LABEL
 from tests.controlplane.binaries import obtain
 from tests.controlplane.plane import ControlPlane
 from tests.fakes.webhook import CA, RunningWebhook

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from aggserver.adoption.switching import ADOPTED_HEADER, DEFINITIONS, Switcher, SwitchError, end_watches, proxied
+from aggserver.adoption.switch.switching import ADOPTED_HEADER, DEFINITIONS, Switcher, SwitchError, end_watches, proxied
 from aggserver.apiextensions.api_service import API_SERVICES, Service
 from aggserver.certificates.issuing import KeyPair, issue_serving, new_ca
 from aggserver.cluster import Cluster, ClusterError

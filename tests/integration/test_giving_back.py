@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from aggserver.adoption import from_backup
-from aggserver.adoption.api_services import Target, to_us
 from aggserver.adoption.families import FINALIZER
-from aggserver.adoption.from_backup import opened_backup, release_from_backup
-from aggserver.adoption.giving_back import GiveBackToStore, Leftovers, objects_prefix
-from aggserver.adoption.giving_back_api import UID_BEFORE, GiveBackThroughAPI
-from aggserver.adoption.journal import Journal
-from aggserver.adoption.record import CantGiveBack, Copied, Given, Phase, Record, digest
+from aggserver.adoption.give_back import from_backup
+from aggserver.adoption.give_back.from_backup import opened_backup, release_from_backup
+from aggserver.adoption.give_back.through_api import UID_BEFORE, GiveBackThroughAPI
+from aggserver.adoption.give_back.to_etcd import GiveBackToStore, Leftovers, objects_prefix
+from aggserver.adoption.records.journal import Journal
+from aggserver.adoption.records.record import CantGiveBack, Copied, Given, Phase, Record, digest
+from aggserver.adoption.switch.api_services import OurService, to_us
 from aggserver.apiextensions.api_service import API_SERVICES, Service
 from aggserver.cluster.client import ClusterClient, connect
 from aggserver.meta import codec
@@ -323,7 +323,7 @@ async def test_a_backup_gives_a_definition_back_when_its_server_is_lost(
         await asyncio.to_thread(sqlite_maintenance.backup, tmp_path / "store.db", file, lambda line: None)
         await store.close()
 
-        target = Target(Service("no-such-namespace", "lost", 443), "installation", b"")
+        target = OurService(Service("no-such-namespace", "lost", 443), "installation", b"")
         service = await world.cluster.request("GET", f"{API_SERVICES}/v1.{GROUP}")
         ours = to_us(service, (GROUP, "v1"), target)
         ours["spec"] = {**ours["spec"], "insecureSkipTLSVerify": True}

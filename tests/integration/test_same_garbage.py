@@ -1,7 +1,7 @@
 """Garbage collection and the deletion of namespaces: kube-controller-manager and `aggserver dev` come to the same end.
 
 The same histories are played on both with kubectl, and what is left is compared with what the rules say. Custom resources are in
-`tests/standalone/test_garbage_collector.py`: kube-controller-manager takes half a minute to notice their kinds.
+`tests/controllers/garbage/test_collector.py`: kube-controller-manager takes half a minute to notice their kinds.
 """
 
 from __future__ import annotations

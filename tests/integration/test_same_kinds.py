@@ -15,13 +15,21 @@ import pytest
 from aggserver.kinds.catalog import KINDS
 from aggserver.scheme.openapi import model_name
 from tests.controlplane.cluster import Cluster
-from tests.integration import cases_kind_rules, cases_kind_updates, cases_kinds, cases_signing_requests
+from tests.integration import (
+    cases_kind_changes,
+    cases_kind_rules,
+    cases_kind_strict,
+    cases_kind_updates,
+    cases_kinds,
+    cases_signing_requests,
+)
 from tests.integration.comparison import Cases, ask, without_order
 from tests.integration.kinds import NAMESPACE, minimal, on, url
 from tests.integration.server import eventually
 from tests.integration.sides import Side, both, played
 
-CASES: Cases = cases_kinds.CASES | cases_kind_rules.CASES | cases_kind_updates.CASES | cases_signing_requests.CASES
+_MODULES = (cases_kinds, cases_kind_changes, cases_kind_rules, cases_kind_strict, cases_kind_updates, cases_signing_requests)
+CASES: Cases = {name: case for module in _MODULES for name, case in module.CASES.items()}
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aggserver.kinds.addresses import NODE_PORTS, Pool, assign, first_address, release
+from aggserver.kinds.service_rules import changed_service
 
 NETWORK = IPv4Network("10.0.0.0/29")  # 10.0.0.1 to 10.0.0.6
 
@@ -50,7 +51,8 @@ def test_none_is_left() -> None:
 REFUSED = {
     "taken": ({"clusterIP": "10.0.0.2"}, "failed to allocate IP 10.0.0.2: provided IP is already allocated"),
     "outside": ({"clusterIP": "10.9.0.2"}, "is not in the valid range. The range of valid IPs is 10.0.0.0/29"),
-    "no address": ({"clusterIP": "x"}, "is not in the valid range"),
+    "no address": ({"clusterIP": "x"}, 'spec.clusterIPs[0]: Invalid value: "x": must be a valid IP address'),
+    "address outside": ({"clusterIP": "192.0.2.1"}, "is not in the valid range"),
     "both families": ({"ipFamilyPolicy": "RequireDualStack"}, "this cluster is not configured for dual-stack services"),
     "other family": ({"ipFamilies": ["IPv6"]}, "not configured on this cluster"),
     "taken port": ({"type": "NodePort", "ports": [{"port": 1, "nodePort": 30001}]}, "provided port is already allocated"),
@@ -130,8 +132,35 @@ def test_an_address_stays(wanted: str, members: tuple[str, ...]) -> None:
     changes = {"clusterIP": wanted, "clusterIPs": [wanted]}
     service = _service(**old["spec"] | {name: changes[name] for name in members})
     release(service, old)
-    (problem,) = assign(service, old, _pool())
+    assert assign(service, old, _pool(wanted)) == []
+    (problem,) = changed_service(service, old)
     assert str(problem).endswith("may not change once set")
+
+
+def test_what_the_policy_says_of_a_second_family() -> None:
+    """Of a headless Service without a selector, which has both."""
+    old = _made(clusterIP="None")
+    spec = _updated(old, **{**old["spec"], "ipFamilyPolicy": "SingleStack"})
+    assert spec["ipFamilies"] == ["IPv4"]
+    service = _service(**{**old["spec"], "ipFamilies": ["IPv4"]})
+    (problem,) = assign(service, old, _pool())
+    assert str(problem).endswith("must be 'SingleStack' to release the secondary IP family")
+    preferring = _made(clusterIP="None", ipFamilyPolicy="PreferDualStack")
+    spec = _updated(preferring, **{**preferring["spec"], "selector": {"a": "b"}})
+    assert spec["ipFamilies"] == ["IPv4", "IPv6"]
+
+
+def test_a_policy_goes_with_the_last_external_address() -> None:
+    old = _made(externalIPs=["192.0.2.1"], externalTrafficPolicy="Local")
+    assert "externalTrafficPolicy" not in _updated(old, **{**old["spec"], "externalIPs": []})
+
+
+def test_one_node_port_for_two_ports() -> None:
+    """Of the same number, with different protocols."""
+    ports = [{"port": 1, "protocol": protocol, "nodePort": 30000} for protocol in ("TCP", "UDP")]
+    assert assign(_service(type="NodePort", ports=ports), None, _pool()) == []
+    (problem,) = assign(_service(type="NodePort", ports=[ports[0], {**ports[1], "port": 2}]), None, _pool())
+    assert str(problem) == "spec.ports[1].nodePort: Invalid value: 30000: provided port is already allocated"
 
 
 def test_a_list_must_begin_with_the_single_address() -> None:

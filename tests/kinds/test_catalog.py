@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aggserver.kinds.catalog import GROUPS, KINDS, Kind
+from aggserver.kinds.catalog import GROUPS, KINDS, BuiltInKind
 from aggserver.scheme.types import lookup
 
 
@@ -14,7 +14,7 @@ def test_in_the_order_of_discovery() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.type_name)
-def test_has_a_type(kind: Kind) -> None:
+def test_has_a_type(kind: BuiltInKind) -> None:
     members = lookup(kind.type_name).members
     assert "metadata" in members
     assert ("status" in members) >= kind.has_status

@@ -110,7 +110,7 @@ def _term(*zones: str) -> Any:
 _OTHER = "spec: Forbidden: pod updates may not change fields other than"
 _SELECTOR = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
 _TERMS = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-_TOLERATION = {"key": "k", "operator": "Exists", "tolerationSeconds": 3}
+_TOLERATION = {"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3}
 _DEADLINE = "spec.activeDeadlineSeconds: Invalid value: "
 
 # The spec of a Pod, what changes of it, and the starts of the errors.
@@ -171,6 +171,16 @@ PODS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         {"tolerations": [{**_TOLERATION, "tolerationSeconds": 9}]},
         [],
     ),
+    "tolerations that are wrong": (
+        {**_POD, "tolerations": [_TOLERATION]},
+        {"tolerations": [_TOLERATION, {"key": "x", "operator": "Other", "effect": "Some"}, {"key": "y", "tolerationSeconds": 3}]},
+        [
+            "spec.tolerations[2].effect: Invalid value: \"\": effect must be 'NoExecute' when `tolerationSeconds` is set",
+            'spec.tolerations[1].operator: Unsupported value: "Other": supported values: "Equal", "Exists"',
+            'spec.tolerations[1].effect: Unsupported value: "Some": supported values: ',
+        ],
+    ),
+    "no affinity in place of an empty one": ({**_POD, "affinity": {}}, {"affinity": None}, [_OTHER]),
     "toleration removed": (
         {**_POD, "tolerations": [_TOLERATION]},
         {"tolerations": []},

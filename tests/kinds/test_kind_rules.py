@@ -26,6 +26,32 @@ CASES: dict[str, tuple[str, Any, list[str]]] = {
     "folders": ("core/v1.Secret", {"data": {".": "", "..": "", "..a": "", ".a": ""}}, ["data[.]", "data[..]", "data[..a]"]),
     "line end": ("core/v1.Secret", {"data": {"a\n": ""}}, ["data[a\n]"]),
     "long key": ("core/v1.Secret", {"data": {"a" * 254: ""}}, [f"data[{'a' * 254}]"]),
+    "full": ("core/v1.ConfigMap", {"data": {"a": "a" * 2**20}}, []),
+    "too full": ("core/v1.ConfigMap", {"data": {"a": "a" * 2**20}, "binaryData": {"b": "YQ=="}}, ["[]"]),
+    "full Secret": ("core/v1.Secret", {"data": {"a": "YWFh" * 349525 + "YQ=="}}, []),
+    "too full a Secret": ("core/v1.Secret", {"data": {"a": "YWFh" * 349525, "b": "YWE="}}, ["data"]),
+    "tolerations": ("core/v1.Pod", {"spec": {"tolerations": [{"operator": "Exists"}, {"key": "a", "value": "b"}]}}, []),
+    "wrong tolerations": (
+        "batch/v1.Job",
+        {
+            "spec": {
+                "template": {
+                    "spec": {
+                        "restartPolicy": "Never",
+                        "tolerations": [
+                            {"value": "a"},
+                            {"key": "a b", "operator": "Exists", "value": "c"},
+                            {"key": "a", "value": "b c", "tolerationSeconds": 3},
+                        ],
+                    }
+                }
+            }
+        },
+        [
+            f"spec.template.spec.tolerations[{where}"
+            for where in ("0].operator", "1].key", "1].operator", "2].effect", "2].operator")
+        ],
+    ),
     "both data": ("core/v1.ConfigMap", {"data": {"a": ""}, "binaryData": {"a": ""}}, ["data[a]"]),
 }
 

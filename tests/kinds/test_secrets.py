@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -36,3 +37,21 @@ def test_what_is_missing(kind: str, annotations: dict[str, str], data: dict[str,
     # One of before can still be changed.
     assert not STRATEGY.validate_update({**secret, "metadata": {**metadata, "labels": {"a": "b"}}}, secret).errors
     assert len(STRATEGY.validate_update(secret, {**secret, "type": "Opaque"}).errors) == len(missing) + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param('{"auths": {}}', "", id="an object"),
+        pytest.param("null", "", id="null"),
+        pytest.param("", "unexpected end of JSON input", id="empty"),
+        pytest.param("{]", "invalid character ']' looking for beginning of object key string", id="malformed"),
+        pytest.param("[]", "json: cannot unmarshal array into Go value of type map[string]interface {}", id="a list"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["dockercfg", "dockerconfigjson"])
+def test_docker_configurations_are_json(kind: str, text: str, why: str) -> None:
+    data = {f".{kind}": base64.b64encode(text.encode()).decode()}
+    secret = {"metadata": {"name": "s", "namespace": "default"}, "type": f"kubernetes.io/{kind}", "data": data}
+    told = [str(problem) for problem in STRATEGY.validate(secret).errors]
+    assert told == ([f'data[.{kind}]: Invalid value: "<secret contents redacted>": {why}'] if why else [])

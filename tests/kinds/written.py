@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aggserver.kinds.creation import Request, admitted_defaults, prepare_new
+from aggserver.kinds.creation import CreateRequest, admitted_defaults, prepare_new
 from aggserver.kinds.defaults import set_defaults
 from aggserver.registry.own_kinds import conformer
 from tests.cases.kind_objects import NOW
@@ -13,7 +13,7 @@ __all__ = ["written"]
 
 # Kinds that may be created with a status.
 _KEEP_STATUS = ("core/v1.Node",)
-_REQUEST = Request("UID", NOW, {"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]})
+_REQUEST = CreateRequest("UID", NOW, {"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]})
 
 
 def written(type_name: str, obj: dict[str, Any]) -> dict[str, Any]:

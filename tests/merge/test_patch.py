@@ -1,11 +1,12 @@
 import copy
 import itertools
+import json
 from typing import Any
 
 import pytest
 
 from aggserver.merge import patch
-from aggserver.merge.patch import InvalidPatch, JsonPatchError, Operation, TooManyOperations
+from aggserver.merge.patch import InvalidPatch, JsonPatchError, PatchOperation, TooManyOperations
 
 # RFC 7386, appendix A: target, patch, result. A null target or result is that of the table.
 RFC_7386: list[tuple[Any, Any, Any]] = [
@@ -224,7 +225,7 @@ def test_nothing_is_applied_where_one_operation_fails() -> None:
 
 def test_json_patch_copies_only_what_changes() -> None:
     document = {"a": {"b": 1}, "c": {"d": 2}}
-    operation = Operation("add", "/a/e", value={"f": []})
+    operation = PatchOperation("add", "/a/e", value={"f": []})
     result = patch.apply_json_patch(document, [operation])
     assert result["c"] is document["c"]
     assert result["a"]["e"] is not operation.value
@@ -313,15 +314,38 @@ def test_a_document_that_is_nested_into_itself(operation: str) -> None:
         patch.apply_json_patch(document, patch.parse_json_patch(operations))
 
 
-def test_a_hundred_unknown_fields() -> None:
+def _complaints(body: bytes) -> list[str]:
+    given, nothing_repeated = patch.decode(body)
+    return patch.complaints(body, given, nothing_repeated=nothing_repeated)
+
+
+def test_a_hundred_complaints() -> None:
     given = [{"op": "test", **{f"a{number}": 1 for number in range(99)}}, {"b": 1, "c": 1}]
-    assert patch.unknown_fields(given)[98:] == ['unknown field "[0].a98"', 'unknown field "[1].b"']
+    assert _complaints(json.dumps(given).encode())[98:] == ['unknown field "[0].a98"', 'unknown field "[1].b"']
 
 
-def test_unknown_fields() -> None:
-    body = b'[{"op":"add","path":"/a","value":{"x":1}},null,{"foo":1,"from":"/b","bar":{}}]'
-    assert patch.unknown_fields(patch.decode(body)[0]) == ['unknown field "[2].foo"', 'unknown field "[2].bar"']
-    assert patch.unknown_fields(None) == []
+def test_complaints() -> None:
+    """In the order of the text; nothing of what is in an unknown field, but of what is in a value."""
+    body = b"""[{"op": "add", "path": "/a", "x": {"y": 1, "y": 2}, "value": {"x": 1, "x": 2}, "op": "test"}, null,
+        {"foo": 1, "from": "/b", "from": "/c", "bar": {}}]"""
+    assert _complaints(body) == [
+        'unknown field "[0].x"',
+        'duplicate field "[0].value.x"',
+        'duplicate field "[0].op"',
+        'unknown field "[2].foo"',
+        'duplicate field "[2].from"',
+        'unknown field "[2].bar"',
+    ]
+    assert _complaints(b'[{"op": "add", "path": "/a", "value": {"x": 1}}, null]') == []
+    assert _complaints(b"null") == []
+
+
+def test_the_order_of_what_was_patched() -> None:
+    document = {"z": {"y": 1, "x": [{"d": 1, "c": 1}, {"f": 1, "e": 1}]}, "a": {"q": 1, "p": 1}, "m/n": {"l": 1, "k": 1}}
+    operations = patch.parse_json_patch([{"op": "add", "path": "/z/x/1/g"}, {"op": "move", "from": "/m~1n/j", "path": "/b"}])
+    assert json.dumps(patch.as_written(document, operations), separators=(",", ":")) == (
+        '{"a":{"q":1,"p":1},"m/n":{"k":1,"l":1},"z":{"x":[{"d":1,"c":1},{"e":1,"f":1}],"y":1}}'
+    )
 
 
 @pytest.mark.parametrize(

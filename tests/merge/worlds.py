@@ -12,7 +12,7 @@ from typing import Any
 
 from aggserver.merge import atom, fieldset, removing
 from aggserver.merge.comparing import compare
-from aggserver.merge.managers import ConflictsError, Manager, Owned, Typed, Updater
+from aggserver.merge.managers import ConflictsError, FieldUpdater, Manager, Owned, Typed
 from aggserver.merge.merging import merge
 from aggserver.merge.typed import TypedError, field_set, validate
 from aggserver.meta.json_types import JSONObject
@@ -265,7 +265,7 @@ def _written(do: str, question: JSONObject, live: Typed, new: Typed) -> JSONObje
         for name, owned in question["managers"].items()
     }
     manager = Manager(question["manager"], "Apply" if do == "apply" else "Update")
-    updater = Updater(lambda typed, _: typed, {})
+    updater = FieldUpdater(lambda typed, _: typed, {})
     out: JSONObject = {}
     if do == "update":
         managers = updater.update(live, new, managers, manager)

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggserver.standalone.garbage_collector import GarbageCollector
+from aggserver.controllers.garbage.collector import GarbageCollector
 from tests.fakes.asgi import Client
 from tests.fakes.clock import until
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, GROUP, WIDGETS, WIDGETS_PATH, crontab, widget

@@ -16,7 +16,7 @@ from aggserver.merge import comparing, fieldset, managers, merging, removing, ty
 from aggserver.merge.atom import DEDUCED, Atom, of_resource, of_schema
 from aggserver.merge.fieldset import FieldSet, Path
 from aggserver.merge.managed_fields import FieldManager
-from aggserver.merge.managers import ConflictsError, Manager, Managers, Typed, Updater
+from aggserver.merge.managers import ConflictsError, FieldUpdater, Manager, Managers, Typed
 from aggserver.merge.typed import TypedError
 from aggserver.merge.walker import Misfit, walker_of
 from aggserver.meta.errors import StatusError
@@ -151,7 +151,7 @@ def without_nulls(value: Any) -> Any:
 def history(chance: random.Random) -> Iterator[str]:
     """What comes of some applies and updates, one step after the other."""
     schema, atom = a_type(chance)
-    updater = Updater(lambda made, _: made, {})
+    updater = FieldUpdater(lambda made, _: made, {})
     live = Typed({}, atom, "v1")
     owners: Managers = {}
     for _ in range(6):

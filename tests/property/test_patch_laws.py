@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggserver.merge.patch import JsonPatchError, Operation, apply_json_patch, merge_patch
+from aggserver.merge.patch import JsonPatchError, PatchOperation, apply_json_patch, merge_patch
 
 KEYS = st.sampled_from(["a", "b", "c", "a/b", "m~n", ""])
 SCALARS = st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["x", ""])
@@ -48,11 +48,13 @@ def test_there_is_a_merge_patch_between_any_two_objects(target: dict[str, Any], 
 
 SEGMENTS = st.sampled_from(["a", "b", "a~1b", "m~0n", "", "0", "1", "-1", "-", "9"])
 PATHS = st.none() | st.lists(SEGMENTS, max_size=3).map(lambda parts: "".join(f"/{part}" for part in parts))
-OPERATIONS = st.builds(Operation, st.sampled_from(["add", "remove", "replace", "move", "copy", "test"]), PATHS, PATHS, VALUES)
+OPERATIONS = st.builds(
+    PatchOperation, st.sampled_from(["add", "remove", "replace", "move", "copy", "test"]), PATHS, PATHS, VALUES
+)
 
 
 @given(OBJECTS, st.lists(OPERATIONS, max_size=4))
-def test_a_json_patch_changes_nothing_in_place(document: Any, operations: list[Operation]) -> None:
+def test_a_json_patch_changes_nothing_in_place(document: Any, operations: list[PatchOperation]) -> None:
     before = copy.deepcopy((document, operations))
     try:
         patched = apply_json_patch(document, operations)
@@ -66,9 +68,9 @@ def test_a_json_patch_changes_nothing_in_place(document: Any, operations: list[O
 @given(OBJECTS, KEYS, VALUES)
 def test_what_is_added_can_be_tested_moved_and_removed(document: dict[str, Any], key: str, value: Any) -> None:
     path = "/" + key.replace("~", "~0").replace("/", "~1")
-    added = apply_json_patch(document, [Operation("add", path, value=value), Operation("test", path, value=value)])
+    added = apply_json_patch(document, [PatchOperation("add", path, value=value), PatchOperation("test", path, value=value)])
     assert added == document | {key: value}
-    moved = apply_json_patch(added, [Operation("move", "/moved", from_path=path)])
+    moved = apply_json_patch(added, [PatchOperation("move", "/moved", from_path=path)])
     rest = {name: member for name, member in document.items() if name != key}
     assert moved == rest | {"moved": value}
-    assert apply_json_patch(moved, [Operation("remove", "/moved")]) == rest
+    assert apply_json_patch(moved, [PatchOperation("remove", "/moved")]) == rest

@@ -13,7 +13,7 @@ import pytest
 from aggserver.conversion.converter import ConversionError
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.conversions import Converted, ConvertedObjects, Questions, Target
+from aggserver.registry.conversions import ConversionCache, Conversions, Converted, ConvertedVersion
 from aggserver.registry.rest import DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject, converted, encode
@@ -168,7 +168,7 @@ async def test_asked_again_while_the_rest_of_its_batch_is_converted() -> None:
     """Nobody waits for `a` when its list's batch is sent without it. Then somebody asks for it anew."""
     converter = AskedConverter()
     converter.gate = asyncio.Event()
-    questions = Questions(converter, lambda key: True)
+    questions = Conversions(converter, lambda key: True)
 
     def ask(*names: str) -> asyncio.Future[list[StoredObject]]:
         return asyncio.ensure_future(questions.answers(TO_V2, [stored(name, 1) for name in names]))
@@ -454,12 +454,12 @@ def accept(obj: StoredObject, encoded: bytes, source: bytes) -> StoredObject:
     return converted(obj, encoded, "v2")
 
 
-TO_V2 = Target("v2", V2, StoredObject.decoded, finished, accept)
+TO_V2 = ConvertedVersion("v2", V2, StoredObject.decoded, finished, accept)
 
 
 def test_the_memory_is_bounded() -> None:
-    asked = Questions(AskedConverter(), lambda key: True)
-    memory = ConvertedObjects(max_bytes=10_000)
+    asked = Conversions(AskedConverter(), lambda key: True)
+    memory = ConversionCache(max_bytes=10_000)
 
     def revision(form: str, name: str) -> int | None:
         known = memory.get(asked, form, f"/{GROUP}/crontabs/{name}")
@@ -483,8 +483,8 @@ def test_the_memory_is_bounded() -> None:
 
 def test_deleted_objects_are_forgotten() -> None:
     there = {f"/{GROUP}/crontabs/a{number}" for number in range(10)}
-    asked = Questions(AskedConverter(), there.__contains__)
-    memory = ConvertedObjects()
+    asked = Conversions(AskedConverter(), there.__contains__)
+    memory = ConversionCache()
     for number in range(100):
         memory.put(asked, "v2", Converted(stored(f"a{number}", 1, 1_000_000)))
         assert memory.bytes < 21_000_000
@@ -497,8 +497,8 @@ async def test_an_object_that_can_not_be_accepted_fails_alone() -> None:
             raise StatusError(500, "", "bad")
         return finished(obj, tree)
 
-    target = Target("v2", V2, StoredObject.decoded, refusing, accept)
-    questions = Questions(AskedConverter(), lambda key: True)
+    target = ConvertedVersion("v2", V2, StoredObject.decoded, refusing, accept)
+    questions = Conversions(AskedConverter(), lambda key: True)
     with pytest.raises(StatusError, match="bad"):
         await questions.answers(target, [stored(name, 1) for name in "abc"])
     (view,) = await questions.answers(target, [stored("c", 1)])
@@ -526,7 +526,7 @@ async def test_what_has_many_values_is_finished_in_a_thread(spec: JSONObject, la
         threads.append(threading.get_ident())
         return finished(obj, tree)
 
-    questions = Questions(Maker(), lambda key: True)
-    (view,) = await questions.answers(Target("v2", V2, StoredObject.decoded, told, accept), [stored("a", 1)])
+    questions = Conversions(Maker(), lambda key: True)
+    (view,) = await questions.answers(ConvertedVersion("v2", V2, StoredObject.decoded, told, accept), [stored("a", 1)])
     assert view.decoded()["spec"] == spec
     assert [thread != threading.get_ident() for thread in threads] == [large]

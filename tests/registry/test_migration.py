@@ -12,7 +12,7 @@ from aggserver.conversion.converter import ConversionError, NoneConverter
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.migration import Rewriter, Rewritten
-from aggserver.storage.interface import Guard, KeyValue, StorageError, TooLarge, Unavailable
+from aggserver.storage.interface import KeyValue, Precondition, StorageError, TooLarge, Unavailable
 from tests.registry.world import GROUP, Seen, World, context, create, selection
 
 PREFIX = f"/{GROUP}/crontabs/default/"
@@ -176,7 +176,7 @@ async def test_what_others_write_meanwhile_is_kept(
 async def test_errors_of_the_store(world: World, monkeypatch: pytest.MonkeyPatch, error: StorageError, raised: bool) -> None:
     items = await plant(world, "a")
 
-    async def update(key: str, value: bytes, expected: int, guard: Guard | None = None) -> int:
+    async def update(key: str, value: bytes, expected: int, guard: Precondition | None = None) -> int:
         raise error
 
     monkeypatch.setattr(world.storage, "update", update)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from aggserver.registry.resource_storage import ResourceStorage
-from aggserver.registry.storage_version import Fence, Identity, StorageVersions, Superseded
+from aggserver.registry.storage_version import Fence, SpecState, StorageVersions, Superseded
 from aggserver.storage.memory import MemoryStorage
 from tests.registry.world import World
 
@@ -26,17 +26,17 @@ async def versions() -> AsyncIterator[StorageVersions]:
 @pytest.mark.parametrize(
     ("version", "identity", "refused"),
     [
-        pytest.param("v1", Identity("u", 1), True, id="older, in another version"),
-        pytest.param("v2", Identity("u", 1), False, id="older, in the same version"),
-        pytest.param("v2", Identity("u", 2), False, id="the same"),
-        pytest.param("v1", Identity("u", 3), False, id="newer, in another version"),
-        pytest.param("v1", Identity("other", 1), False, id="a definition made anew"),
+        pytest.param("v1", SpecState("u", 1), True, id="older, in another version"),
+        pytest.param("v2", SpecState("u", 1), False, id="older, in the same version"),
+        pytest.param("v2", SpecState("u", 2), False, id="the same"),
+        pytest.param("v1", SpecState("u", 3), False, id="newer, in another version"),
+        pytest.param("v1", SpecState("other", 1), False, id="a definition made anew"),
     ],
 )
-async def test_who_may_write(versions: StorageVersions, version: str, identity: Identity, refused: bool) -> None:
+async def test_who_may_write(versions: StorageVersions, version: str, identity: SpecState, refused: bool) -> None:
     fence = Fence(versions, NAME, version, identity)
     assert (await fence.guard()).revision == 0
-    await versions.enforce(NAME, "v2", Identity("u", 2))
+    await versions.enforce(NAME, "v2", SpecState("u", 2))
     for ask in (fence.guard, fence.newest):
         if refused:
             with pytest.raises(Superseded) as told:
@@ -47,24 +47,24 @@ async def test_who_may_write(versions: StorageVersions, version: str, identity: 
 
 
 async def test_what_is_in_force_does_not_go_back(versions: StorageVersions) -> None:
-    await versions.enforce(NAME, "v2", Identity("u", 2))
+    await versions.enforce(NAME, "v2", SpecState("u", 2))
     with pytest.raises(Superseded):
-        await versions.enforce(NAME, "v1", Identity("u", 1))
-    await versions.enforce(NAME, "v1", Identity("u", 3))
+        await versions.enforce(NAME, "v1", SpecState("u", 1))
+    await versions.enforce(NAME, "v1", SpecState("u", 3))
     with pytest.raises(Superseded):
-        await Fence(versions, NAME, "v2", Identity("u", 2)).guard()
+        await Fence(versions, NAME, "v2", SpecState("u", 2)).guard()
 
 
 async def test_the_same_again_writes_nothing(versions: StorageVersions) -> None:
-    await versions.enforce(NAME, "v2", Identity("u", 2))
-    fence = Fence(versions, NAME, "v2", Identity("u", 2))
+    await versions.enforce(NAME, "v2", SpecState("u", 2))
+    fence = Fence(versions, NAME, "v2", SpecState("u", 2))
     before = await fence.guard()
-    await versions.enforce(NAME, "v2", Identity("u", 2))
+    await versions.enforce(NAME, "v2", SpecState("u", 2))
     assert await fence.guard() == before
 
 
 def fenced(world: World, versions: StorageVersions, version: str, generation: int) -> ResourceStorage:
-    return replace(world._resource(True), fence=Fence(versions, NAME, version, Identity("u", generation)))
+    return replace(world._resource(True), fence=Fence(versions, NAME, version, SpecState("u", generation)))
 
 
 async def test_a_write_that_is_late_is_refused_by_the_store(world: World) -> None:
@@ -79,7 +79,7 @@ async def test_a_write_that_is_late_is_refused_by_the_store(world: World) -> Non
         await known(name)
 
     there.known = as_before  # type: ignore[method-assign, assignment]
-    await here.enforce(NAME, "v2", Identity("u", 2))
+    await here.enforce(NAME, "v2", SpecState("u", 2))
     with pytest.raises(Superseded):
         await late.update(key, b'{"late":1}', revision)
     with pytest.raises(Superseded):
@@ -95,5 +95,5 @@ async def test_a_server_that_is_told_late_of_its_own_version_writes(world: World
         return None
 
     there.known = nothing  # type: ignore[method-assign, assignment]
-    await here.enforce(NAME, "v2", Identity("u", 2))
+    await here.enforce(NAME, "v2", SpecState("u", 2))
     assert await resource.create(f"{resource.prefix}default/a", b"{}")

@@ -20,7 +20,7 @@ from aggserver.registry.rest import ApplyConfiguration, WriteOptions
 from aggserver.registry.store import Store
 from aggserver.schema import structural
 from aggserver.schema.compiled import CompiledSchema
-from aggserver.storage.interface import Guard, TooLarge
+from aggserver.storage.interface import Precondition, TooLarge
 from tests.registry.world import DRY, GROUP, NOW_TEXT, WRITE, World, change, context, create, crontab, refused
 
 V1 = f"{GROUP}/v1"
@@ -238,7 +238,7 @@ async def test_owners_make_room(small: Store) -> None:
 async def test_owners_make_room_where_the_storage_says_so(world: World, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     real = world.storage.create
 
-    async def create_small(key: str, value: bytes, guard: Guard | None = None) -> int:
+    async def create_small(key: str, value: bytes, guard: Precondition | None = None) -> int:
         if b"managedFields" in value:
             raise TooLarge("etcdserver: request is too large")
         return await real(key, value)

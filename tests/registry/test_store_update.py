@@ -21,6 +21,7 @@ from tests.registry.world import (
     change,
     context,
     create,
+    crontab,
     delete,
     refused,
     replace,
@@ -448,6 +449,15 @@ async def test_only_new_finalizers_are_warned_of(store: Store) -> None:
 
     await store.update(asked, "a", transform, WRITE)
     assert [text.split(": ")[1] for text in asked.warnings] == ['"two"']
+
+
+async def test_as_many_finalizers_are_warned_of_as_have_room(store: Store) -> None:
+    """The first by name, whatever the order on the object; those that are well-formed do not count."""
+    named = [f"n{number:04}" for number in range(500)]
+    asked = context()
+    finalizers = [*(f"a.example/{name}" for name in named), *reversed(named)]
+    await store.create(asked, crontab(finalizers=finalizers), WRITE)
+    assert [text.split(": ")[1] for text in asked.warnings] == [f'"{name}"' for name in named[:100]]
 
 
 NAMES: dict[str, tuple[str, str, str]] = {

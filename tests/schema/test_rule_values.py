@@ -10,7 +10,7 @@ import yaml
 
 from aggserver.cel.values import NONE, CELError, Optional
 from aggserver.schema import structural
-from aggserver.schema.compiled_rules import Expression, compile_rules
+from aggserver.schema.compiled_rules import SchemaExpression, compile_rules
 from aggserver.schema.decl_type import declare
 
 GROUPS = yaml.safe_load((Path(__file__).parents[1] / "cases/rules/values.yaml").read_text())
@@ -19,13 +19,13 @@ TEXTS = {f"{group}: {text}": (group, text) for group in GROUPS for text in GROUP
 BUDGET = 1_000_000
 
 
-def compiled(group: dict[str, Any], rule: str) -> Expression:
+def compiled(group: dict[str, Any], rule: str) -> SchemaExpression:
     declared = declare(structural.compile(group["schema"]), is_resource=group.get("resource", False))
     assert declared is not None
     return compile_rules([{"rule": rule, "optionalOldSelf": group.get("optionalOldSelf")}], declared)[0].expression
 
 
-def evaluated(expression: Expression, value: Any, old: Any) -> list[Any]:
+def evaluated(expression: SchemaExpression, value: Any, old: Any) -> list[Any]:
     """The verdict and its cost, or the error."""
     program = expression.program()
     if program is None:

@@ -8,13 +8,13 @@ from contextlib import suppress
 from typing import Any
 
 from aggserver.admission.chain import Chain
+from aggserver.controllers.roles import GROUP, RoleController
+from aggserver.informers.informer import CONTROLLER
 from aggserver.kinds.served import Kinds
 from aggserver.meta.errors import StatusError
 from aggserver.registry.environment import Environment
-from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
-from aggserver.standalone.roles import GROUP, RoleController
 from aggserver.storage.memory import MemoryStorage
 from tests.fakes.clock import FakeClock
 from tests.fakes.server import Timers

@@ -10,10 +10,10 @@ import pytest
 from aggserver.admission.chain import CREATE, DELETE, UPDATE, Attributes
 from aggserver.authentication.user import UserInfo
 from aggserver.authorization.standalone import StandaloneAuthorizer
+from aggserver.controllers.roles import GROUP
 from aggserver.meta.errors import StatusError
 from aggserver.meta.resource import ResourceInfo
 from aggserver.standalone.escalation import EscalationCheck
-from aggserver.standalone.roles import GROUP
 from tests.standalone.roles import World, binding, role
 
 PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}

@@ -12,9 +12,9 @@ from aggserver.admissionregistration.kinds import registration_stores
 from aggserver.authentication.user import UserInfo
 from aggserver.authorization import attributes as authorization
 from aggserver.authorization.delegating import Decision
+from aggserver.informers.informer import CONTROLLER
 from aggserver.meta.errors import StatusError
 from aggserver.meta.resource import ResourceInfo
-from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.rest import Context, WriteOptions
 from aggserver.standalone.param_permissions import ParamPermissions
 from tests.standalone.roles import World

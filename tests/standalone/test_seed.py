@@ -8,10 +8,10 @@ import pytest
 
 from aggserver.admission.chain import Attributes, Chain
 from aggserver.admission.namespace_lifecycle import NamespaceLifecycle
+from aggserver.kinds.namespaces import StoredNamespaces
 from aggserver.meta import errors
 from aggserver.meta.json_types import JSONObject
 from aggserver.standalone import seed
-from aggserver.standalone.namespaces import StoredNamespaces
 from aggserver.standalone.seed import SeedError
 from tests.fakes.asgi import Client
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, GROUP, WIDGETS, WIDGETS_PATH, crontab, definition, version, widget

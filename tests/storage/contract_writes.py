@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from aggserver.storage.interface import Conflict, Guard, Guarded, KeyExists, KeyValue, NotFound, Storage
+from aggserver.storage.interface import Conflict, KeyExists, KeyValue, NotFound, Precondition, PreconditionFailed, Storage
 from tests.storage.suite import FAR, PODS, A, B, C, Suite, keys
 from tests.waiting import HANG_SECONDS
 
@@ -79,32 +79,32 @@ async def update_of_an_absent_key_is_not_found(store: Storage) -> None:
 
 @SUITE.case
 async def a_guard_lets_writes_through_while_its_key_is_unchanged(store: Storage) -> None:
-    guard = Guard(B, await store.create(B, b"1"))
+    guard = Precondition(B, await store.create(B, b"1"))
     created = await store.create(A, b"1", guard)
     updated = await store.update(A, b"2", created, guard)
     await store.update(B, b"2", guard.revision)
     for write in (store.update(A, b"3", updated, guard), store.create(C, b"1", guard), store.delete(A, updated, guard)):
-        with pytest.raises(Guarded):
+        with pytest.raises(PreconditionFailed):
             await write
     assert await store.get(A) == KeyValue(A, b"2", created, updated)
     assert await store.get(C) is None
     found = await store.get(B)
     assert found is not None
-    await store.delete(A, updated, Guard(B, found.revision))
+    await store.delete(A, updated, Precondition(B, found.revision))
     assert await store.get(A) is None
 
 
 @SUITE.case
 async def a_guard_may_require_that_a_key_does_not_exist(store: Storage) -> None:
-    created = await store.create(A, b"1", Guard(B, 0))
+    created = await store.create(A, b"1", Precondition(B, 0))
     await store.create(B, b"1")
-    with pytest.raises(Guarded):
-        await store.update(A, b"2", created, Guard(B, 0))
+    with pytest.raises(PreconditionFailed):
+        await store.update(A, b"2", created, Precondition(B, 0))
 
 
 @SUITE.case
 async def a_conflict_is_told_where_the_guard_is_met(store: Storage) -> None:
-    guard = Guard(B, await store.create(B, b"1"))
+    guard = Precondition(B, await store.create(B, b"1"))
     created = await store.create(A, b"1", guard)
     with pytest.raises(Conflict):
         await store.update(A, b"2", created + FAR, guard)

@@ -5,7 +5,7 @@ import pytest
 
 from aggserver.storage import compactor
 from aggserver.storage.compactor import LOOK, compact_regularly
-from aggserver.storage.interface import Guard, Unavailable
+from aggserver.storage.interface import Precondition, Unavailable
 from aggserver.storage.memory import MemoryStorage
 
 
@@ -71,7 +71,7 @@ async def test_a_gap_is_not_taken_for_writes(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(compactor, "MOST_EVENTS", 100)
 
     class Advancing(Recording):
-        async def create(self, key: str, value: bytes, guard: Guard | None = None) -> int:
+        async def create(self, key: str, value: bytes, guard: Precondition | None = None) -> int:
             revision = await super().create(key, value, guard)
             return await self.advance(1_000_000) if revision == 61 else revision
 

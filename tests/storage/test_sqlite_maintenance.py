@@ -208,7 +208,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 def spoiled(sql: str) -> Callable[[Path], None]:
     def spoil(path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection:
-            connection.executescript(f"DROP TRIGGER written; DROP TRIGGER removed; {sql}")
+            connection.executescript(f"DROP TRIGGER IF EXISTS written; DROP TRIGGER IF EXISTS removed; {sql}")
 
     return spoil
 
@@ -244,8 +244,16 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
         spoiled("UPDATE events SET create_revision = 4 WHERE revision = 4"),
         f"the event 4 of {A} has the wrong create revision 4",
     ),
-    "a byte of a value": (
+    "a bit of a value": (
         spoiled("UPDATE events SET value = CAST(replace(CAST(value AS TEXT), '1', '3') AS BLOB) WHERE revision = 4"),
+        f"the event 4 of {A} is damaged: the checksum of its value is ",
+    ),
+    "a bit of a checksum": (
+        spoiled("UPDATE events SET checksum = (checksum | 64) - (checksum & 64) WHERE revision = 4"),
+        f"the event 4 of {A} is damaged: the checksum of its value is ",
+    ),
+    "a byte of a value": (
+        spoiled("UPDATE events SET value = CAST(replace(CAST(value AS TEXT), '1', '4') AS BLOB) WHERE revision = 4"),
         f"the event 4 of {A} is damaged: the checksum of its value is ",
     ),
     "a byte of a checksum": (
@@ -366,6 +374,35 @@ async def test_repair(name: str, data: Path, tmp_path: Path) -> None:
     with pytest.raises(Compacted):
         await store.history("/", 6, BUMP + 6, 9)
     await store.close()
+
+
+@pytest.mark.parametrize("name", ["a bit of a value", "a bit of a checksum"])
+async def test_repair_of_a_single_bit(name: str, data: Path, tmp_path: Path) -> None:
+    path = data / FILE_NAME
+    store = SQLiteStorage(path)
+    await store.start()
+    whole = await store.list("/"), await store.history("/", 1, 6, 9)
+    await store.close()
+    DAMAGE[name][0](path)
+    line = done("check", "--repair", "--data", "data", cwd=tmp_path)
+    assert line == (
+        f"data/{FILE_NAME} is repaired: put right: 1 ({A}); the damaged store is kept as data/{FILE_NAME}.damaged; "
+        "all objects, revisions and history are kept"
+    )
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "is sound" in done("check", "--data", "data", cwd=tmp_path)
+    store = SQLiteStorage(path)
+    await store.start()
+    assert (await store.list("/"), await store.history("/", 1, 6, 9)) == whole
+    assert await store.create(KEY + "new", VALUE) == 7
+    await store.close()
+
+
+async def test_a_single_bit_is_put_right_beside_other_damage(data: Path, tmp_path: Path) -> None:
+    DAMAGE["a bit of a value"][0](data / FILE_NAME)
+    DAMAGE["no object"][0](data / FILE_NAME)
+    line = done("check", "--repair", "--data", "data", cwd=tmp_path)
+    assert line.startswith(f"data/{FILE_NAME} is repaired: objects kept: 1; removed: 1 ({DEFAULT}); put right: 1 ({A}); ")
 
 
 def test_repair_of_what_is_sound(data: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from aggserver.certificates.issuing import issue_client, issue_serving
 from aggserver.webhook import client
 from aggserver.webhook.client import MAX_CONNECTIONS_PER_WEBHOOK, WebhookError
 from aggserver.webhook.config import ClientConfig, ServiceReference
-from aggserver.webhook.identities import Identity
+from aggserver.webhook.identities import WebhookIdentity
 from tests.controlplane.processes import free_ports
 from tests.fakes.bad_webhooks import HANGS
 from tests.fakes.clock import FakeClock
@@ -77,12 +77,12 @@ async def test_nobody_listens() -> None:
 async def test_a_token_and_a_password() -> None:
     async with webhook_server(fine) as server, calling() as webhooks:
         for authorization in ("", "Bearer abc", "Basic dTpw"):
-            await webhooks.call(server.config(), b"{}", timeout=10, identity=Identity(authorization))
+            await webhooks.call(server.config(), b"{}", timeout=10, identity=WebhookIdentity(authorization))
         assert [headers.get("Authorization") for headers in server.headers] == [None, "Bearer abc", "Basic dTpw"]
 
 
 async def test_a_token_that_is_replaced(tmp_path: Path) -> None:
-    identity = Identity(token_file=tmp_path / "token")
+    identity = WebhookIdentity(token_file=tmp_path / "token")
     async with webhook_server(fine) as server, calling() as webhooks:
         for token in ("one", "two"):
             (tmp_path / "token").write_text(f"{token}\n")
@@ -99,10 +99,10 @@ async def test_a_client_certificate() -> None:
         config = server.config()
         with pytest.raises(WebhookError):
             await webhooks.call(config, b"{}", timeout=10)
-        shown = Identity(certificate=pair.cert_pem, key=pair.key_pem)
+        shown = WebhookIdentity(certificate=pair.cert_pem, key=pair.key_pem)
         assert await webhooks.call(config, b"{}", timeout=10, identity=shown) == b'{"fine": true}'
         with pytest.raises(WebhookError, match="the client certificate for the webhook can't be used"):
-            await webhooks.call(config, b"{}", timeout=10, identity=Identity(certificate=b"x", key=b"y"))
+            await webhooks.call(config, b"{}", timeout=10, identity=WebhookIdentity(certificate=b"x", key=b"y"))
 
 
 async def test_nothing_is_proved_to_another_webhook() -> None:
@@ -112,7 +112,7 @@ async def test_nothing_is_proved_to_another_webhook() -> None:
             return web.Response(status=307, headers={"Location": other.config("/there").url})
 
         async with webhook_server(redirect) as server, calling() as webhooks:
-            await webhooks.call(server.config(), b"{}", timeout=10, identity=Identity("Bearer abc"))
+            await webhooks.call(server.config(), b"{}", timeout=10, identity=WebhookIdentity("Bearer abc"))
             assert server.headers[0]["Authorization"] == "Bearer abc"
             assert "Authorization" not in other.headers[0]
 

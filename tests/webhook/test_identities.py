@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from aggserver.webhook.identities import NOBODY, Identities, Identity
+from aggserver.webhook.identities import NOBODY, Identities, WebhookIdentity
 
 USERS = {
-    name: Identity(f"Bearer {name}")
+    name: WebhookIdentity(f"Bearer {name}")
     for name in ("hook.team.svc:8443", "hook.team.svc", "*.team.svc", "*.team.svc:8443", "*.svc:443", "example.com", "*")
 }
 
@@ -40,7 +40,7 @@ def test_without_a_port_443_is_meant() -> None:
 
 
 def test_otherwise_the_default() -> None:
-    default = Identity("Bearer default")
+    default = WebhookIdentity("Bearer default")
     assert Identities({}, default).of("example.com", 443) is default
     assert Identities({}).of("example.com", 443) is NOBODY
 
@@ -71,14 +71,14 @@ def test_what_users_have(tmp_path: Path) -> None:
         tmp_path,
     )
     assert [users.of(f"user{number}", 443) for number in range(6)] == [
-        Identity("Bearer t"),
-        Identity("Basic dTpw"),
-        Identity("Bearer t", None, b"cert", b"key"),
-        Identity("", None, b"c", b"k"),
-        Identity("", tmp_path / "token"),
+        WebhookIdentity("Bearer t"),
+        WebhookIdentity("Basic dTpw"),
+        WebhookIdentity("Bearer t", None, b"cert", b"key"),
+        WebhookIdentity("", None, b"c", b"k"),
+        WebhookIdentity("", tmp_path / "token"),
         NOBODY,
     ]
-    assert users.of("example.com", 443) == Identity("Basic dTpw")
+    assert users.of("example.com", 443) == WebhookIdentity("Basic dTpw")
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

@@ -15,7 +15,7 @@ from typing import TypeVar
 from aggserver.admission.chain import Attributes, Target
 from aggserver.admission.policy.conditions import MatchConditions
 from aggserver.admission.policy.environment import Inputs, UnansweredError
-from aggserver.admission.policy.expressions import OutOfPatienceError
+from aggserver.admission.policy.expressions import PolicyOutOfPatienceError
 from aggserver.admission.webhook_configurations import Conditions
 from aggserver.cel.library.authz import Check, Decision
 from aggserver.meta.json_types import JSONObject
@@ -41,7 +41,7 @@ async def evaluated(compute: Callable[[Inputs], T], inputs: Inputs, authorize: A
     while True:
         try:
             return compute(inputs) if inputs.patience is not None else await _in_thread(compute, inputs)
-        except OutOfPatienceError:
+        except PolicyOutOfPatienceError:
             inputs.patience = None
         except UnansweredError as error:
             inputs.answers[error.check] = await authorize(inputs.attributes, error.check)

@@ -30,7 +30,7 @@ __all__ = [
     "Evaluation",
     "Expression",
     "OutOfBudgetError",
-    "OutOfPatienceError",
+    "PolicyOutOfPatienceError",
     "Result",
     "field_type",
     "type_text",
@@ -51,7 +51,7 @@ _LONGEST_ERROR = 10 * 1024
 _MOST_KEPT = 8 * 1024 * 1024
 
 
-class OutOfPatienceError(Exception):
+class PolicyOutOfPatienceError(Exception):
     """The expressions cost more than their caller wants to wait for, or nobody waits any more. Nothing is known of them."""
 
 
@@ -163,11 +163,11 @@ class Evaluation:
         self._values["variables"] = _Variables(self) if variables else {}
 
     def run(self, expression: Expression) -> Result:
-        """Raises OutOfBudgetError, OutOfPatienceError, and UnansweredError of the inputs."""
+        """Raises OutOfBudgetError, PolicyOutOfPatienceError, and UnansweredError of the inputs."""
         if expression.program is None:
             return Result(None, f"compilation error: {expression.error}")
         if self._is_given_up is not None and self._is_given_up():
-            raise OutOfPatienceError
+            raise PolicyOutOfPatienceError
         failure = ""
         value = None
         try:
@@ -191,7 +191,7 @@ class Evaluation:
         return self.left if self._patience is None else min(self.left, self._patience)
 
     def charge(self, cost: int) -> None:
-        """For work with a value that an expression has made. Raises OutOfBudgetError and OutOfPatienceError."""
+        """For work with a value that an expression has made. Raises OutOfBudgetError and PolicyOutOfPatienceError."""
         self._wait(cost)
         self._spend(cost)
 
@@ -217,7 +217,7 @@ class Evaluation:
 
     def _give_up_if_slow(self, error: CELError) -> None:
         if self._patience is not None and isinstance(error, CostExceeded):
-            raise OutOfPatienceError from None
+            raise PolicyOutOfPatienceError from None
 
     def _spend(self, cost: int) -> None:
         if cost > self.left:
@@ -228,7 +228,7 @@ class Evaluation:
         if self._patience is not None:
             self._patience -= cost
             if self._patience <= 0:
-                raise OutOfPatienceError
+                raise PolicyOutOfPatienceError
 
 
 class _Variables(dict[str, Any]):

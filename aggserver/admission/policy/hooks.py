@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
+from aggserver.admission.chain import ResourceObjects
 from aggserver.admission.matching import Criteria
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
 from aggserver.meta.selectors import LabelSelector, SelectorError
 
-__all__ = ["Binding", "Bound", "ConfigurationError", "Hook", "Hooks", "Params", "collect_params"]
+__all__ = ["Binding", "Bound", "Hook", "Hooks", "Params", "PolicyError", "collect_params"]
 
 C = TypeVar("C")
 
 
-class ConfigurationError(Exception):
+class PolicyError(Exception):
     """A policy or binding can't be used for a request. The text is upstream's."""
 
 
@@ -127,33 +129,33 @@ class Hooks(Generic[C]):
         self._found: dict[tuple[str, str], Bound[C]] = {}
         self._within: dict[tuple[str, str, str, str], Bound[C]] = {}
 
-    def of(self, group: str, resource: str) -> Bound[C]:
+    def of(self, info: ResourceInfo, objects: ResourceObjects) -> Bound[C]:
         """Those that may match requests for the resource, each with its bindings that may. Answers are remembered: there are as
-        many as resources that are served.
+        many as resources that are served. objects: those of the resource.
         """
-        found = self._found.get((group, resource))
+        found = self._found.get((info.group, info.resource))
         if found is None:
-            found = self._found[group, resource] = tuple(self._find(group, resource))
+            found = self._found[info.group, info.resource] = tuple(self._find(info, objects))
         return found
 
-    def within(self, group: str, resource: str, namespace: JSONObject) -> Bound[C]:
+    def within(self, info: ResourceInfo, objects: ResourceObjects, namespace: JSONObject) -> Bound[C]:
         """The same for objects in a namespace, without what its labels rule out. Remembered for each state of the namespace."""
         metadata = namespace["metadata"]
-        key = group, resource, metadata.get("uid") or "", metadata.get("resourceVersion") or ""
+        key = info.group, info.resource, metadata.get("uid") or "", metadata.get("resourceVersion") or ""
         found = self._within.get(key)
         if found is None:
             labels = metadata.get("labels") or {}
-            found = tuple(_selecting(self.of(group, resource), labels))
+            found = tuple(_selecting(self.of(info, objects), labels))
             if len(self._within) >= _MAX_REMEMBERED:
                 self._within.clear()
             if key[2] and key[3]:
                 self._within[key] = found
         return found
 
-    def _find(self, group: str, resource: str) -> Iterator[tuple[Hook[C], tuple[Binding, ...]]]:
+    def _find(self, info: ResourceInfo, objects: ResourceObjects) -> Iterator[tuple[Hook[C], tuple[Binding, ...]]]:
         for hook in self._hooks.values():
-            if hook.criteria.may_match(group, resource):
-                bound = tuple(each for each in hook.bindings if each.criteria is None or each.criteria.may_match(group, resource))
+            if hook.criteria.may_match(info, objects):
+                bound = tuple(each for each in hook.bindings if each.criteria is None or each.criteria.may_match(info, objects))
                 # A policy that is wrong in itself is reported though none of its bindings matches.
                 if bound or hook.problem or hook.param_kind is not None:
                     yield hook, bound
@@ -181,7 +183,7 @@ def collect_params(
     """The params to evaluate a policy with, one after another; [None] if it is evaluated once without, [] if not at all.
 
     ref: the paramRef of the binding. params: of the kind; None where there is neither kind nor ref. namespace: of the request.
-    Raises ConfigurationError.
+    Raises PolicyError.
     """
     if param_kind is None or ref is None:
         return [None]
@@ -190,12 +192,12 @@ def collect_params(
     if params.namespaced:
         where = ref.get("namespace") or namespace
         if not where:
-            raise ConfigurationError("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
+            raise PolicyError("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
     elif ref.get("namespace"):
-        raise ConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+        raise PolicyError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
     found = _referred(ref, params, where)
     if not found and ref.get("parameterNotFoundAction") == "Deny":
-        raise ConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction")
+        raise PolicyError("no params found for policy binding with `Deny` parameterNotFoundAction")
     return [_with_kind(each, param_kind) for each in found]
 
 
@@ -203,15 +205,15 @@ def _referred(ref: Mapping[str, Any], params: Params, namespace: str) -> list[JS
     name, selector = ref.get("name"), ref.get("selector")
     if name:
         if selector is not None:
-            raise ConfigurationError("paramRef.name and paramRef.selector are mutually exclusive")
+            raise PolicyError("paramRef.name and paramRef.selector are mutually exclusive")
         only = params.get(namespace, name)
         return [] if only is None else [only]
     if selector is None:
-        raise ConfigurationError("one of name or selector must be provided")
+        raise PolicyError("one of name or selector must be provided")
     try:
         parsed = LabelSelector.from_object(selector)
     except SelectorError as error:
-        raise ConfigurationError(str(error)) from None
+        raise PolicyError(str(error)) from None
     there = params.within(namespace)
     return [there[key] for key in sorted(there) if parsed.matches(there[key]["metadata"].get("labels") or {})]
 

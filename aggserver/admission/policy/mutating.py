@@ -1,7 +1,8 @@
 """Mutating policies: how a MutatingAdmissionPolicy changes an object, and when it is invoked again.
 
-`CompiledPolicy` is compiled once; `mutate` makes the object that one of its mutations asks for. `Invocations` remembers which
-policies were invoked, between the two rounds of a chain. `Refusals` gathers errors, which refuse the request in the end. Pure.
+`CompiledMutatingPolicy` is compiled once; `mutate` makes the object that one of its mutations asks for. `Invocations` remembers
+which policies were invoked, between the two rounds of a chain. `Refusals` gathers errors, which refuse the request in the end.
+Pure.
 Source: k8s.io/apiserver pkg/admission/plugin/policy/mutating/{compilation,dispatcher,reinvocationcontext}.go,
 pkg/admission/plugin/policy/generic/policy_dispatcher.go, v0.36.3.
 """
@@ -26,7 +27,7 @@ from aggserver.meta.errors import Cause
 from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONObject
 
-__all__ = ["CompiledPolicy", "Invocation", "Invocations", "Mutation", "Refusals", "compile_policy", "mutate"]
+__all__ = ["CompiledMutatingPolicy", "Invocation", "Invocations", "Mutation", "Refusals", "compile_policy", "mutate"]
 
 
 class Mutation(NamedTuple):
@@ -37,7 +38,7 @@ class Mutation(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CompiledPolicy:
+class CompiledMutatingPolicy:
     conditions: MatchConditions
     mutations: tuple[Mutation, ...]
     variables: Mapping[str, Expression]
@@ -45,12 +46,12 @@ class CompiledPolicy:
     """Whether it is invoked again if another plugin has changed the object (reinvocationPolicy IfNeeded)."""
 
 
-def compile_policy(spec: Mapping[str, Any]) -> CompiledPolicy:
+def compile_policy(spec: Mapping[str, Any]) -> CompiledMutatingPolicy:
     """spec: of a MutatingAdmissionPolicy. Takes about 10 us for each character of its expressions."""
     compiler = Compiler(has_params=spec.get("paramKind") is not None)
     for variable in spec.get("variables") or ():
         compiler.variable(variable.get("name") or "", variable.get("expression") or "")
-    return CompiledPolicy(
+    return CompiledMutatingPolicy(
         conditions=MatchConditions.compiled(compiler, spec),
         mutations=tuple(_mutation(compiler, each) for each in spec.get("mutations") or ()),
         variables=compiler.variables,
@@ -66,7 +67,7 @@ def _mutation(compiler: Compiler, mutation: Mapping[str, Any]) -> Mutation:
 
 
 def mutate(
-    policy: CompiledPolicy, mutation: Mutation, inputs: Inputs, params: JSONObject | None, atom: Atom, most_bytes: int
+    policy: CompiledMutatingPolicy, mutation: Mutation, inputs: Inputs, params: JSONObject | None, atom: Atom, most_bytes: int
 ) -> Any:
     """The changed object, which need not be one any more; the same object if nothing was changed. inputs: with an object.
     most_bytes: what the expression may make, as JSON, and what the object may become.

@@ -16,7 +16,7 @@ from aggserver.cel import times
 from aggserver.cel.values import Duration, Message, Optional, Timestamp, type_name
 from aggserver.merge.atom import Atom
 from aggserver.merge.merging import merge
-from aggserver.merge.patch import JsonPatchError, Operation, TestFailedError, apply_json_patch
+from aggserver.merge.patch import JsonPatchError, PatchOperation, TestFailedError, apply_json_patch
 from aggserver.merge.typed import TypedError, validate
 from aggserver.meta.golang import from_float, quote
 from aggserver.meta.json_types import JSONObject
@@ -34,7 +34,7 @@ class MutationError(Exception):
 def json_patch(obj: JSONObject, made: list[Any]) -> Any:
     """made: the list of `JSONPatch{}` objects. Returns `obj` itself if a test failed. Raises MutationError."""
     operations = [
-        Operation(
+        PatchOperation(
             op=each.get("op", ""),
             path=each.get("path", ""),
             from_path=each.get("from") or None,

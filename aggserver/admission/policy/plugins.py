@@ -21,7 +21,7 @@ from aggserver.admission.policy import mutating, validating
 from aggserver.admission.policy.conditions import MatchConditionError
 from aggserver.admission.policy.environment import Answers, Inputs
 from aggserver.admission.policy.evaluating import Authorize, evaluated
-from aggserver.admission.policy.hooks import Binding, Bound, ConfigurationError, Hook, Hooks, Params, collect_params
+from aggserver.admission.policy.hooks import Binding, Bound, Hook, Hooks, Params, PolicyError, collect_params
 from aggserver.admission.policy.mutating import Invocation, Invocations
 from aggserver.admission.policy.patches import MutationError
 from aggserver.merge.atom import Atom
@@ -30,7 +30,7 @@ from aggserver.meta.errors import StatusError
 from aggserver.meta.golang import json_kind, to_json
 from aggserver.meta.json_types import JSONObject, json_copy
 
-__all__ = ["FindNamespace", "FindParams", "Kind", "MutatingAdmissionPolicies", "ValidatingAdmissionPolicies"]
+__all__ = ["FindNamespace", "FindParams", "MutatingAdmissionPolicies", "PolicyKind", "ValidatingAdmissionPolicies"]
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -48,16 +48,13 @@ _EXCLUDED = frozenset(
     )
 )
 
-# Upstream can't bring a Scale of a custom resource into its version again, and refuses all that a policy changes in one.
-_SCALE = "autoscaling/v1"
-
 # (name) -> the namespace; None if there is none. Raises StatusError.
 FindNamespace = Callable[[str], Awaitable[JSONObject | None]]
 # (apiVersion, kind) -> the objects of a paramKind; None if there is no such kind. Waits a second at most for them to be listed.
 FindParams = Callable[[str, str], Awaitable[Params | None]]
 
 
-class Kind(Protocol):
+class PolicyKind(Protocol):
     """The objects of one kind, as last known. generation: differs after each change."""
 
     @property
@@ -146,8 +143,8 @@ class _Plugin(Generic[C]):
 
     def __init__(
         self,
-        policies: Kind,
-        bindings: Kind,
+        policies: PolicyKind,
+        bindings: PolicyKind,
         find_namespace: FindNamespace,
         find_params: FindParams,
         authorize: Authorize,
@@ -174,7 +171,7 @@ class _Plugin(Generic[C]):
             self._hooks = Hooks(self._policies, self._bindings, compile_=self._compile, before=self._hooks)
             self._generations = generations
         info = attributes.resource
-        found = self._hooks.of(info.group, info.resource)
+        found = self._hooks.of(info, attributes.objects)
         return () if found and (is_exempt(attributes) or (info.group, info.resource) in _EXCLUDED) else found
 
     async def _bound(self, request: _Request) -> Bound[C]:
@@ -188,7 +185,7 @@ class _Plugin(Generic[C]):
             namespace = await request.namespace()
         except StatusError:
             return found  # an error only if something else asks for the namespace
-        return found if namespace is None else hooks.within(info.group, info.resource, namespace)
+        return found if namespace is None else hooks.within(info, attributes.objects, namespace)
 
     def _request(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> _Request:
         return _Request(attributes, obj, old, self._find_namespace, self._authorize)
@@ -205,7 +202,7 @@ class _Plugin(Generic[C]):
                     reports.misconfigured(policy, None, hook.problem)
                 return
             params = await self._params_of(hook)
-        except ConfigurationError as error:
+        except PolicyError as error:
             reports.misconfigured(policy, None, str(error))
             return
         except StatusError as error:
@@ -214,24 +211,24 @@ class _Plugin(Generic[C]):
         for binding in bindings:
             try:
                 if binding.problem:
-                    raise ConfigurationError(binding.problem)
+                    raise PolicyError(binding.problem)
                 if binding.criteria is not None and await request.matches(binding.criteria) is None:
                     continue
                 found = self._collect(request, hook, binding, params)
-            except (ConfigurationError, StatusError) as error:
+            except (PolicyError, StatusError) as error:
                 reports.misconfigured(policy, binding.obj, error.message if isinstance(error, StatusError) else str(error))
                 continue
             yield _Matched(policy, binding.obj, target, found)
 
     async def _params_of(self, hook: Hook[C]) -> Params | None:
-        """The params of the policy's kind; None if it has none. Raises ConfigurationError for an unknown kind."""
+        """The params of the policy's kind; None if it has none. Raises PolicyError for an unknown kind."""
         if hook.param_kind is None:
             return None
         api_version, kind = hook.param_kind.get("apiVersion") or "", hook.param_kind.get("kind") or ""
         params = await self._find_params(api_version, kind)
         if params is None:
             group, version = versions.parse_group_version(api_version)
-            raise ConfigurationError(f"failed to find resource referenced by paramKind: '{group}/{version}, Kind={kind}'")
+            raise PolicyError(f"failed to find resource referenced by paramKind: '{group}/{version}, PolicyKind={kind}'")
         return params
 
     @staticmethod
@@ -239,8 +236,8 @@ class _Plugin(Generic[C]):
         ref = (binding.obj.get("spec") or {}).get("paramRef")
         kind = hook.param_kind
         if kind is not None and ref is not None and params is not None and not params.is_known:
-            text = f"&ParamKind{{APIVersion:{kind.get('apiVersion')},Kind:{kind.get('kind')},}}"
-            raise ConfigurationError(f"paramKind kind `{text}` not yet synced to use for admission")
+            text = f"&ParamKind{{APIVersion:{kind.get('apiVersion')},PolicyKind:{kind.get('kind')},}}"
+            raise PolicyError(f"paramKind kind `{text}` not yet synced to use for admission")
         return collect_params(kind, ref, params, request.attributes.namespace)
 
     async def _compiled(self, hook: Hook[C]) -> C:
@@ -252,16 +249,21 @@ class _Plugin(Generic[C]):
         return hook.compiled()
 
 
-class ValidatingAdmissionPolicies(_Plugin[validating.CompiledPolicy]):
+class ValidatingAdmissionPolicies(_Plugin[validating.CompiledValidatingPolicy]):
     """The plugin of the validating phase: refuses what a policy denies, warns, and sets audit annotations."""
 
     def __init__(
-        self, policies: Kind, bindings: Kind, find_namespace: FindNamespace, find_params: FindParams, authorize: Authorize
+        self,
+        policies: PolicyKind,
+        bindings: PolicyKind,
+        find_namespace: FindNamespace,
+        find_params: FindParams,
+        authorize: Authorize,
     ) -> None:
         super().__init__(policies, bindings, find_namespace, find_params, authorize, validating.compile_policy)
 
     async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
-        request, verdict = self._request(attributes, obj, old), validating.Verdict(attributes)
+        request, verdict = self._request(attributes, obj, old), validating.PolicyVerdict(attributes)
         for hook, bindings in await self._bound(request):
             async for policy, binding, target, params in self._matched(request, hook, bindings, verdict):
                 if not params:
@@ -279,18 +281,18 @@ class ValidatingAdmissionPolicies(_Plugin[validating.CompiledPolicy]):
 
 
 def _validate(
-    compiled: validating.CompiledPolicy, param: JSONObject | None, inputs: Inputs
-) -> tuple[list[validating.Decision], list[validating.Annotation]]:
+    compiled: validating.CompiledValidatingPolicy, param: JSONObject | None, inputs: Inputs
+) -> tuple[list[validating.PolicyDecision], list[validating.Annotation]]:
     return validating.evaluate(compiled, inputs, param)
 
 
-class MutatingAdmissionPolicies(_Plugin[mutating.CompiledPolicy]):
+class MutatingAdmissionPolicies(_Plugin[mutating.CompiledMutatingPolicy]):
     """The plugin of the mutating phase: changes objects as policies say."""
 
     def __init__(
         self,
-        policies: Kind,
-        bindings: Kind,
+        policies: PolicyKind,
+        bindings: PolicyKind,
         find_namespace: FindNamespace,
         find_params: FindParams,
         authorize: Authorize,
@@ -304,7 +306,7 @@ class MutatingAdmissionPolicies(_Plugin[mutating.CompiledPolicy]):
         if attributes.operation == DELETE or obj is None:
             return False
         request, refusals = self._request(attributes, obj, old), mutating.Refusals(attributes)
-        found: list[tuple[Hook[mutating.CompiledPolicy], _Matched]] = []
+        found: list[tuple[Hook[mutating.CompiledMutatingPolicy], _Matched]] = []
         for hook, bindings in await self._bound(request):
             async for matched in self._matched(request, hook, bindings, refusals):
                 try:
@@ -323,7 +325,7 @@ class MutatingAdmissionPolicies(_Plugin[mutating.CompiledPolicy]):
         self,
         request: _Request,
         obj: JSONObject,
-        found: list[tuple[Hook[mutating.CompiledPolicy], _Matched]],
+        found: list[tuple[Hook[mutating.CompiledMutatingPolicy], _Matched]],
         refusals: mutating.Refusals,
     ) -> bool:
         """Invoke the policies in turn. Returns whether the object was touched."""
@@ -373,7 +375,7 @@ class _Work:
     last: str = ""
 
     async def mutate(
-        self, matched: _Matched, compiled: mutating.CompiledPolicy, inputs: Inputs, param: JSONObject | None
+        self, matched: _Matched, compiled: mutating.CompiledMutatingPolicy, inputs: Inputs, param: JSONObject | None
     ) -> bool:
         """Apply the mutations of one policy. Returns whether they changed the object. Raises StatusError."""
         before = inputs.obj
@@ -384,9 +386,7 @@ class _Work:
                 mutate = partial(_mutate, compiled, mutation, param, atom, self.max_object_bytes)
                 made = await self.request.evaluate(mutate, inputs)
                 accepted = _as_object(made)
-                if self.last == _SCALE:
-                    raise MutationError(f"request to convert CR to an invalid group/version: {_SCALE}")
-                objects.accept(accepted)
+                objects.accept_of_policy(accepted, self.request.attributes.object_version)
             except (MutationError, ValueError) as error:
                 self.refusals.failed(matched.policy, matched.binding, str(error))
             else:
@@ -409,12 +409,12 @@ class _Work:
         return True
 
 
-def _holds(compiled: mutating.CompiledPolicy, param: JSONObject | None, inputs: Inputs) -> bool:
+def _holds(compiled: mutating.CompiledMutatingPolicy, param: JSONObject | None, inputs: Inputs) -> bool:
     return compiled.conditions.holds(inputs, param)
 
 
 def _mutate(
-    compiled: mutating.CompiledPolicy,
+    compiled: mutating.CompiledMutatingPolicy,
     mutation: mutating.Mutation,
     param: JSONObject | None,
     atom: Atom,

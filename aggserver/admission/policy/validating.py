@@ -1,8 +1,8 @@
 """Validating policies: what a ValidatingAdmissionPolicy says about one request and one param.
 
-`CompiledPolicy` is compiled once; `evaluate` makes decisions, one for each validation, and audit annotations; `Verdict` gathers
-them over all policies, bindings and params of a request, and refuses it in the end. Messages, budgets and the handling of errors
-are upstream's word by word. Pure.
+`CompiledValidatingPolicy` is compiled once; `evaluate` makes decisions, one for each validation, and audit annotations;
+`PolicyVerdict` gathers them over all policies, bindings and params of a request, and refuses it in the end. Messages, budgets and
+the handling of errors are upstream's word by word. Pure.
 Source: k8s.io/apiserver pkg/admission/plugin/policy/validating/{validator,dispatcher,plugin,policy_decision}.go, v0.36.3.
 """
 
@@ -22,7 +22,7 @@ from aggserver.meta.errors import Cause
 from aggserver.meta.golang import to_json
 from aggserver.meta.json_types import JSONObject
 
-__all__ = ["Annotation", "CompiledPolicy", "Decision", "Verdict", "compile_policy", "evaluate", "name_of"]
+__all__ = ["Annotation", "CompiledValidatingPolicy", "PolicyDecision", "PolicyVerdict", "compile_policy", "evaluate", "name_of"]
 
 _INVALID = "Invalid"
 _CODES = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413, _INVALID: 422}
@@ -32,7 +32,7 @@ _LONGEST_VALUE = 10 * 1024
 _FAILURE_KEY = "validation.policy.admission.k8s.io/validation_failure"
 
 
-class Decision(NamedTuple):
+class PolicyDecision(NamedTuple):
     """Of one validation. message, reason: of a denial, where reason is '' if an error is the cause of it."""
 
     denies: bool
@@ -48,7 +48,7 @@ class Annotation(NamedTuple):
     error: str = ""
 
 
-_ADMITTED = Decision(False)
+_ADMITTED = PolicyDecision(False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class _Validation:
 
 
 @dataclass(frozen=True, slots=True)
-class CompiledPolicy:
+class CompiledValidatingPolicy:
     """is_ignored: whether errors are (failurePolicy Ignore)."""
 
     is_ignored: bool
@@ -72,12 +72,12 @@ class CompiledPolicy:
     variables: Mapping[str, Expression]
 
 
-def compile_policy(spec: Mapping[str, Any]) -> CompiledPolicy:
+def compile_policy(spec: Mapping[str, Any]) -> CompiledValidatingPolicy:
     """spec: of a ValidatingAdmissionPolicy. Takes about 10 us for each character of its expressions."""
     compiler = Compiler(has_params=spec.get("paramKind") is not None)
     for variable in spec.get("variables") or ():
         compiler.variable(variable.get("name") or "", variable.get("expression") or "")
-    return CompiledPolicy(
+    return CompiledValidatingPolicy(
         is_ignored=spec.get("failurePolicy") == "Ignore",
         conditions=MatchConditions.compiled(compiler, spec),
         validations=tuple(_validation(compiler, each) for each in spec.get("validations") or ()),
@@ -100,7 +100,9 @@ def _validation(compiler: Compiler, validation: Mapping[str, Any]) -> _Validatio
     )
 
 
-def evaluate(policy: CompiledPolicy, inputs: Inputs, params: JSONObject | None) -> tuple[list[Decision], list[Annotation]]:
+def evaluate(
+    policy: CompiledValidatingPolicy, inputs: Inputs, params: JSONObject | None
+) -> tuple[list[PolicyDecision], list[Annotation]]:
     """Raises UnansweredError of the inputs."""
     try:
         if not policy.conditions.holds(inputs, params):
@@ -122,13 +124,13 @@ def evaluate(policy: CompiledPolicy, inputs: Inputs, params: JSONObject | None) 
     return decisions, [each for each in annotations if each is not None]
 
 
-def _failed(policy: CompiledPolicy, message: str) -> Decision:
-    return Decision(not policy.is_ignored, message)
+def _failed(policy: CompiledValidatingPolicy, message: str) -> PolicyDecision:
+    return PolicyDecision(not policy.is_ignored, message)
 
 
 def _decisions(
-    policy: CompiledPolicy, inputs: Inputs, params: JSONObject | None, results: Sequence[Result], left: int
-) -> list[Decision]:
+    policy: CompiledValidatingPolicy, inputs: Inputs, params: JSONObject | None, results: Sequence[Result], left: int
+) -> list[PolicyDecision]:
     """The messages are evaluated even if nothing is denied: they count, too, and may exceed what is left of the budget."""
     messages: list[str] = []
     failure = ""
@@ -139,7 +141,7 @@ def _decisions(
             messages = ["" if each.message is None else _message(evaluation.run(each.message)) for each in policy.validations]
         except OutOfBudgetError as why:
             failure = f"failed messageExpression: {why}"
-    decisions: list[Decision] = []
+    decisions: list[PolicyDecision] = []
     for index, (value, error) in enumerate(results):
         validation = policy.validations[index]
         if error or failure:
@@ -148,7 +150,7 @@ def _decisions(
             decisions.append(_ADMITTED)
         else:
             message = messages[index] if messages else ""
-            decisions.append(Decision(True, message or validation.fallback, validation.reason or _INVALID))
+            decisions.append(PolicyDecision(True, message or validation.fallback, validation.reason or _INVALID))
     return decisions
 
 
@@ -158,11 +160,11 @@ def _message(result: Result) -> str:
     return "" if "\n" in text or len(text.encode("utf-8", "surrogatepass")) > _LONGEST_MESSAGE else text
 
 
-def _annotation(key: str, result: Result, policy: CompiledPolicy) -> Annotation | None:
+def _annotation(key: str, result: Result, policy: CompiledValidatingPolicy) -> Annotation | None:
     if result.error:
         return None if policy.is_ignored else Annotation(key, error=result.error)
     value = result.value.strip() if isinstance(result.value, str) else ""
-    # `Verdict.add` cuts it to so many bytes; more characters than that are not even kept.
+    # `PolicyVerdict.add` cuts it to so many bytes; more characters than that are not even kept.
     return Annotation(key, value[:_LONGEST_VALUE]) if value else None
 
 
@@ -170,7 +172,7 @@ def _annotation(key: str, result: Result, policy: CompiledPolicy) -> Annotation 
 
 
 @dataclass(slots=True)
-class Verdict:
+class PolicyVerdict:
     """What the policies of a request have decided so far. warnings and audit annotations go to the attributes at once."""
 
     attributes: Attributes
@@ -184,7 +186,7 @@ class Verdict:
             self._deny(policy, binding, f"failed to configure {what}: {why}", "")
 
     def add(
-        self, policy: JSONObject, binding: JSONObject, decisions: Sequence[Decision], annotations: Sequence[Annotation]
+        self, policy: JSONObject, binding: JSONObject, decisions: Sequence[PolicyDecision], annotations: Sequence[Annotation]
     ) -> None:
         """What `evaluate` says for one param."""
         for index, decision in enumerate(decisions):
@@ -199,7 +201,7 @@ class Verdict:
             if value not in values:
                 values.append(value)
 
-    def _act(self, policy: JSONObject, binding: JSONObject, decision: Decision, index: int) -> None:
+    def _act(self, policy: JSONObject, binding: JSONObject, decision: PolicyDecision, index: int) -> None:
         actions = binding["spec"].get("validationActions") or []
         name, bound = policy["metadata"]["name"], binding["metadata"]["name"]
         for action in actions:

@@ -15,20 +15,19 @@ from typing import Any, ParamSpec, TypeVar
 from aggserver.endpoints import negotiation
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.request import Request
-from aggserver.meta import codec, errors
-from aggserver.meta.golang import json_kind
+from aggserver.meta import codec, errors, golang
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.rest import ApplyConfiguration
 from aggserver.schema.pruning import MalformedError
-from aggserver.scheme import object_meta, protobuf
+from aggserver.scheme import object_meta, protobuf, strict
 from aggserver.scheme.decoding import NO_TYPE_META, type_meta_error, without_kind
+from aggserver.scheme.types import Type, lookup
 from aggserver.workers import OBJECTS, Workers
 
 __all__ = [
     "read_configuration",
     "read_delete_body",
     "read_object",
-    "report_unknown",
     "warning_texts",
 ]
 
@@ -56,8 +55,7 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
         obj, duplicates = await _decode(request, body, content_type)
     except (codec.DecodeError, protobuf.ProtobufError) as error:
         # Upstream converts YAML to JSON before it looks for the kind, so only an error of JSON comes from that step.
-        is_yaml = not negotiation.is_protobuf(content_type) and negotiation.body_is_yaml(content_type)
-        raise _unrecognized(scope, str(error) if is_yaml else NO_TYPE_META + str(error), body) from None
+        raise _unrecognized(scope, str(error) if _is_yaml(content_type) else NO_TYPE_META + str(error), body) from None
     obj = {} if obj is None else obj
     mismatch = type_meta_error(obj)
     if mismatch:
@@ -80,9 +78,10 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
     except MalformedError as error:
         raise _unfit(scope, obj, str(error)) from None
     if field_validation != "Ignore":
-        if duplicates is None:
-            duplicates = await _slowly(request, codec.duplicate_fields, body)
-        report_unknown(scope, request, obj, duplicates, unknown, strict=field_validation == "Strict")
+        texts = await _complaints(scope, request, body, duplicates, unknown)
+        if texts and field_validation == "Strict":
+            raise _unfit(scope, obj, f"strict decoding error: {', '.join(texts)}")
+        request.warnings.extend(warning_texts(texts))
     _check_version(scope, obj)
     return obj
 
@@ -94,16 +93,21 @@ async def _aside(request: Request, body: bytes, function: Callable[P, T], *args:
     return await OBJECTS.run(request.user.name, len(body), function, *args, **kwargs)
 
 
-def report_unknown(
-    scope: ResourceScope, request: Request, obj: JSONObject, duplicates: list[str], unknown: list[str], *, strict: bool
-) -> None:
-    """Raise 400 (strict) or add warnings. `duplicates` are texts, `unknown` the paths of fields that were pruned."""
-    texts = duplicates + [f'unknown field "{path}"' for path in unknown]
-    if not texts:
-        return
-    if strict:
-        raise _unfit(scope, obj, f"strict decoding error: {', '.join(texts)}")
-    request.warnings.extend(warning_texts(texts))
+async def _complaints(
+    scope: ResourceScope, request: Request, body: bytes, duplicates: list[str] | None, unknown: list[str]
+) -> list[str]:
+    """What a strict decoder says of a body. duplicates: as from `_decode`. unknown: the paths of fields that were pruned."""
+    if scope.type_name and (duplicates is None or unknown):
+        read = _of_yaml if _is_yaml(request.header(b"content-type")) else strict.complaints
+        return (duplicates or []) + await _slowly(request, lambda text: read(text, lookup(scope.type_name)), body)
+    if duplicates is None:
+        duplicates = await _slowly(request, codec.duplicate_fields, body)
+    return duplicates + [f'unknown field "{path}"' for path in unknown]
+
+
+def _of_yaml(body: bytes, of: Type) -> list[str]:
+    """Upstream makes JSON of YAML before it reads it: sorted, and without what is there twice."""
+    return strict.complaints(golang.to_json(codec.decode_yaml(body)).encode(), of)
 
 
 def warning_texts(complaints: Iterable[str]) -> list[str]:
@@ -123,7 +127,7 @@ async def read_configuration(request: Request, field_validation: str) -> ApplyCo
     except codec.DecodeError as error:
         raise errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
     if not isinstance(tree, dict | None):
-        why = f"json: cannot unmarshal {json_kind(tree)} into Go value of type map[string]interface {{}}"
+        why = f"json: cannot unmarshal {golang.json_kind(tree)} into Go value of type map[string]interface {{}}"
         raise errors.bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}")
     encoded = codec.encode_json(tree or {})
     if not duplicates or field_validation == "Ignore":
@@ -178,6 +182,10 @@ async def _slowly(request: Request, decode: Callable[[bytes], T], body: bytes) -
     if len(body) <= _SLOW_BYTES:
         return decode(body)
     return await _SLOW.run(request.user.name, len(body), decode, body)
+
+
+def _is_yaml(content_type: str) -> bool:
+    return not negotiation.is_protobuf(content_type) and negotiation.body_is_yaml(content_type)
 
 
 def _check_group_version(scope: ResourceScope, obj: JSONObject, body: bytes) -> None:

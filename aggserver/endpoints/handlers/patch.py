@@ -26,7 +26,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.publish.operations import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, PATCH_TYPES, STRATEGIC_PATCH
 from aggserver.registry.rest import Admission, Applier, Context, Updater, WriteOptions
 from aggserver.schema.pruning import MalformedError
-from aggserver.scheme import object_meta
+from aggserver.scheme import object_meta, strict
 from aggserver.scheme.decoding import type_meta_error, without_kind
 from aggserver.scheme.types import Type, lookup
 from aggserver.workers import OBJECTS
@@ -74,10 +74,10 @@ async def patch(scope: ResourceScope, resource: Updater, context: Context, reque
     apply, complaints, named = await work(0, _read, content_type, given, write, of)
     if named and not scope.subresource and (context.metadata_only or {"finalizers"} <= named <= _OF_FINALIZERS):
         write = replace(write, of_metadata=True)
-    strict = write.field_validation == "Strict"
+    is_strict = write.field_validation == "Strict"
 
     async def patched(current: JSONObject) -> JSONObject:
-        obj, texts = await work(context.object_bytes, _patched, scope, current, apply, complaints, strict=strict)
+        obj, texts = await work(context.object_bytes, _patched, scope, current, apply, complaints, is_strict=is_strict)
         if write.field_validation == "Warn":
             context.warnings.extend(body.warning_texts(texts))
         return obj
@@ -107,15 +107,29 @@ class _Patch:
     """A patch as a function of the current object, which raises StatusError.
 
     shown: of a strategic merge patch, its text. It is read again for that, since the object that was pruned shares parts with it.
+    written: the JSON that upstream makes of a patched object, which gives its strict decoder's complaints their order.
     """
 
-    def __init__(self, apply: _Apply, shown: Callable[[], str] | None = None) -> None:
+    def __init__(
+        self,
+        apply: _Apply,
+        written: Callable[[Any], bytes] = lambda obj: golang.to_json(obj).encode(),
+        shown: Callable[[], str] | None = None,
+    ) -> None:
         self.apply = apply
+        self._written = written
         self._shown = shown
 
     @property
     def is_strategic(self) -> bool:
         return self._shown is not None
+
+    def unknown(self, current: JSONObject, paths: list[str], type_name: str) -> list[str]:
+        """A strict decoder's complaints about what it has made of the object. paths: of the fields that were pruned."""
+        if not paths or not type_name:
+            return [f'unknown field "{path}"' for path in paths]
+        texts = strict.complaints(self._written(self.apply(current)), lookup(type_name))
+        return sorted(texts) if self.is_strategic else texts
 
     def rejected(self, current: JSONObject, why: str) -> errors.StatusError:
         """422 without a kind or a name, with a strategic merge patch itself, or with what other patches make of the object."""
@@ -134,9 +148,9 @@ def _read(content_type: str, given: bytes, write: WriteOptions, of: Type | None)
     try:
         value, nothing_repeated = patches.decode(given)
         if of is None:
-            read = _Patch(_compiled(content_type, value))
+            read = _compiled(content_type, value)
         else:
-            read = _Patch(_strategic(value, of), lambda: go_text(patches.decode(given)[0]))
+            read = _Patch(_strategic(value, of), shown=lambda: go_text(patches.decode(given)[0]))
     except patches.TooManyOperations as error:
         raise errors.request_entity_too_large(str(error)) from None
     except patches.InvalidPatch as error:
@@ -144,14 +158,14 @@ def _read(content_type: str, given: bytes, write: WriteOptions, of: Type | None)
     named = patches.metadata_named(value)
     if write.field_validation == "Ignore":
         return read, [], named
-    complaints = [] if nothing_repeated else codec.duplicate_fields(given)
     if content_type == JSON_PATCH:
-        complaints = [f"json patch {text}" for text in (complaints + patches.unknown_fields(value))[: patches.MAX_COMPLAINTS]]
-    return read, complaints, named
+        texts = patches.complaints(given, value, nothing_repeated=nothing_repeated)
+        return read, [f"json patch {text}" for text in texts], named
+    return read, [] if nothing_repeated else codec.duplicate_fields(given), named
 
 
 def _patched(
-    scope: ResourceScope, current: JSONObject, read: _Patch, complaints: list[str], *, strict: bool
+    scope: ResourceScope, current: JSONObject, read: _Patch, complaints: list[str], *, is_strict: bool
 ) -> tuple[JSONObject, list[str]]:
     """The patched object, pruned and defaulted, and a strict decoder's complaints about the patch and what it has made."""
     obj = read.apply(current)
@@ -165,17 +179,17 @@ def _patched(
         if not read.is_strategic or error.reason != "BadRequest":
             raise
         raise read.rejected(current, str(error)) from None
-    texts = complaints + [f'unknown field "{path}"' for path in unknown]
-    if texts and strict:
+    texts = complaints + read.unknown(current, unknown, scope.type_name)
+    if texts and is_strict:
         raise read.rejected(current, f"strict decoding error: {', '.join(texts)}")
     return obj, texts
 
 
-def _compiled(content_type: str, value: Any) -> _Apply:
+def _compiled(content_type: str, value: Any) -> _Patch:
     """Raises InvalidPatch, TooManyOperations."""
     if content_type == MERGE_PATCH:
         tree = patches.parse_merge_patch(value)
-        return lambda current: patches.merge_patch(current, tree)
+        return _Patch(lambda current: patches.merge_patch(current, tree))
     operations = patches.parse_json_patch(value)
 
     def apply(current: JSONObject) -> Any:
@@ -184,7 +198,7 @@ def _compiled(content_type: str, value: Any) -> _Apply:
         except patches.JsonPatchError:
             raise errors.patch_rejected() from None
 
-    return apply
+    return _Patch(apply, lambda obj: codec.encode_json(patches.as_written(obj, operations)))
 
 
 def _strategic(value: Any, of: Type) -> _Apply:

@@ -13,10 +13,10 @@ from jh2.exceptions import ProtocolError
 from aggserver.server.http2.sender import CLOSE, Sender
 from aggserver.server.requests import Inbox, Message
 
-__all__ = ["Connection", "Stream"]
+__all__ = ["Stream", "StreamOwner"]
 
 
-class Connection(Protocol):
+class StreamOwner(Protocol):
     """What a stream asks of its connection."""
 
     def forget(self, stream: Stream) -> None:
@@ -34,7 +34,7 @@ class Stream:
 
     __slots__ = ("_connection", "_head", "_is_head", "_sender", "closed", "id", "inbox")
 
-    def __init__(self, connection: Connection, sender: Sender, stream_id: int, inbox: Inbox, *, is_head: bool) -> None:
+    def __init__(self, connection: StreamOwner, sender: Sender, stream_id: int, inbox: Inbox, *, is_head: bool) -> None:
         self.id = stream_id
         self.inbox = inbox
         self._connection = connection

@@ -16,7 +16,7 @@ from aggserver.admission.policy.expressions import (
     Compiler,
     Evaluation,
     OutOfBudgetError,
-    OutOfPatienceError,
+    PolicyOutOfPatienceError,
     Result,
     type_text,
 )
@@ -232,7 +232,7 @@ def test_patience() -> None:
         given.patience = patience
         evaluation = Evaluation(given, None, {}, BUDGET)
         if ends:
-            with pytest.raises(OutOfPatienceError):
+            with pytest.raises(PolicyOutOfPatienceError):
                 evaluation.run(loop)
         else:
             assert evaluation.run(loop).value

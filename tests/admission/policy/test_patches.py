@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aggserver.admission.policy.expressions import OutOfPatienceError
+from aggserver.admission.policy.expressions import PolicyOutOfPatienceError
 from aggserver.admission.policy.mutating import compile_policy, mutate
 from aggserver.admission.policy.patches import MutationError
 from aggserver.cel.library.authz import Check, Decision
@@ -433,6 +433,6 @@ def test_writing_out_costs_patience() -> None:
     small: JSONObject = {**BARE, "spec": {"masts": [str(number) for number in range(200)]}}
     given = inputs(small)
     given.patience = 10_000
-    with pytest.raises(OutOfPatienceError):
+    with pytest.raises(PolicyOutOfPatienceError):
         mutate(policy, policy.mutations[0], given, None, ATOM, MOST)
     assert len(mutate(policy, policy.mutations[0], inputs(small), None, ATOM, MOST)["spec"]["any"]) == 200

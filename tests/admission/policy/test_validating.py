@@ -9,12 +9,12 @@ import pytest
 
 from aggserver.admission.policy.conditions import MatchConditionError, MatchConditions
 from aggserver.admission.policy.expressions import BUDGET, Compiler
-from aggserver.admission.policy.validating import Annotation, Decision, Verdict, compile_policy, evaluate
+from aggserver.admission.policy.validating import Annotation, PolicyDecision, PolicyVerdict, compile_policy, evaluate
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from tests.admission.policy.requests import SHIP, attributes, inputs
 
-ADMIT = Decision(False)
+ADMIT = PolicyDecision(False)
 # Costs about 1,100,000 and so more than one expression may.
 NUMBERS = f"[{', '.join('1' * 100)}]"
 LONG = f"{NUMBERS}.all(a, {NUMBERS}.all(b, {NUMBERS}.all(c, true)))"
@@ -23,8 +23,8 @@ HALF = f"{NUMBERS}.all(a, {NUMBERS}.all(b, [{', '.join('1' * 18)}].all(c, true))
 FAILS = "object.spec.nope"
 
 
-def deny(message: str, reason: str = "Invalid") -> Decision:
-    return Decision(True, message, reason)
+def deny(message: str, reason: str = "Invalid") -> PolicyDecision:
+    return PolicyDecision(True, message, reason)
 
 
 def validation(expression: str, **others: str) -> dict[str, str]:
@@ -36,7 +36,7 @@ def failed(expression: str, why: str = "no such key: nope") -> str:
 
 
 # Validations, and decisions; with failurePolicy Ignore, if they are different.
-DECISIONS: dict[str, tuple[list[dict[str, str]], list[Decision]]] = {
+DECISIONS: dict[str, tuple[list[dict[str, str]], list[PolicyDecision]]] = {
     "passes": ([validation("true")], [ADMIT]),
     "two pass": ([validation("true"), validation("object.spec.replicas == 2")], [ADMIT, ADMIT]),
     "the message": ([validation("false", message="no")], [deny("no")]),
@@ -80,7 +80,7 @@ def spec(validations: list[dict[str, str]], **others: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("policy", ["Fail", "Ignore", None])
 @pytest.mark.parametrize(("validations", "wanted"), DECISIONS.values(), ids=DECISIONS)
-def test_decisions(validations: list[dict[str, str]], wanted: list[Decision], policy: str | None) -> None:
+def test_decisions(validations: list[dict[str, str]], wanted: list[PolicyDecision], policy: str | None) -> None:
     assert evaluate(compile_policy(spec(validations, failurePolicy=policy)), inputs(), None) == (wanted, [])
 
 
@@ -88,7 +88,7 @@ def test_decisions(validations: list[dict[str, str]], wanted: list[Decision], po
 @pytest.mark.parametrize(("validations", "text"), ERRORS.values(), ids=ERRORS)
 def test_errors(validations: list[dict[str, str]], text: str, policy: str | None) -> None:
     decisions, _ = evaluate(compile_policy(spec(validations, failurePolicy=policy)), inputs(), None)
-    assert decisions == [Decision(policy != "Ignore", text)]
+    assert decisions == [PolicyDecision(policy != "Ignore", text)]
 
 
 def test_a_compile_error_has_a_picture() -> None:
@@ -103,9 +103,9 @@ def test_the_budget_of_a_policy() -> None:
     """Each of them is within the limit of one expression, but not all together."""
     decisions, _ = evaluate(compile_policy(spec([validation(HALF)] * 20)), inputs(), None)
     text = "validation failed due to running out of cost budget, no further validation rules will be run"
-    assert decisions == [Decision(True, text)]
+    assert decisions == [PolicyDecision(True, text)]
     assert evaluate(compile_policy(spec([validation(HALF)] * 20, failurePolicy="Ignore")), inputs(), None)[0] == [
-        Decision(False, text)
+        PolicyDecision(False, text)
     ]
 
 
@@ -116,7 +116,7 @@ def test_messages_beyond_the_budget() -> None:
     text = (
         "failed messageExpression: validation failed due to running out of cost budget, no further validation rules will be run"
     )
-    assert decisions == [Decision(True, text)] * 20
+    assert decisions == [PolicyDecision(True, text)] * 20
 
 
 # Audit annotations, and what is published; with failurePolicy Ignore too, where errors are left out.
@@ -195,7 +195,7 @@ def test_no_match_condition_holds() -> None:
 
 def test_a_match_condition_fails() -> None:
     given = spec([validation("false")], matchConditions=[{"name": "broken", "expression": f"{FAILS} == 1"}])
-    assert evaluate(compile_policy(given), inputs(), None) == ([Decision(True, failed(f"{FAILS} == 1"))], [])
+    assert evaluate(compile_policy(given), inputs(), None) == ([PolicyDecision(True, failed(f"{FAILS} == 1"))], [])
     assert evaluate(compile_policy({**given, "failurePolicy": "Ignore"}), inputs(), None) == ([], [])
 
 
@@ -219,14 +219,14 @@ def binding(*actions: str, name: str = "b") -> JSONObject:
     return {"metadata": {"name": name}, "spec": {"policyName": "p", "validationActions": list(actions)}}
 
 
-def refused(verdict: Verdict, obj: JSONObject | None = SHIP) -> dict[str, Any]:
+def refused(verdict: PolicyVerdict, obj: JSONObject | None = SHIP) -> dict[str, Any]:
     with pytest.raises(StatusError) as caught:
         verdict.conclude(obj)
     return caught.value.status()
 
 
 def test_denied() -> None:
-    verdict = Verdict(attributes())
+    verdict = PolicyVerdict(attributes())
     verdict.add(policy(), binding("Deny"), [ADMIT, deny("one", "Forbidden"), deny("two")], [])
     message = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: one"
     assert refused(verdict) == {
@@ -252,8 +252,8 @@ def test_denied() -> None:
     ],
 )
 def test_reasons(reason: str, code: int, shown: str) -> None:
-    verdict = Verdict(attributes())
-    verdict.add(policy(), binding("Deny"), [Decision(True, "no", reason)], [])
+    verdict = PolicyVerdict(attributes())
+    verdict.add(policy(), binding("Deny"), [PolicyDecision(True, "no", reason)], [])
     status = refused(verdict)
     assert (status["code"], status["reason"]) == (code, shown)
 
@@ -264,14 +264,14 @@ def test_reasons(reason: str, code: int, shown: str) -> None:
     ids=["named", "to be named", "nameless"],
 )
 def test_the_name_of_a_new_object(metadata: JSONObject, name: str) -> None:
-    verdict = Verdict(attributes(name=""))
+    verdict = PolicyVerdict(attributes(name=""))
     verdict.add(policy(), binding("Deny"), [deny("no")], [])
     assert refused(verdict, {"metadata": metadata})["details"]["name"] == name
 
 
 def test_warned() -> None:
     of = attributes()
-    verdict = Verdict(of)
+    verdict = PolicyVerdict(of)
     verdict.add(policy(), binding("Warn"), [deny("one"), ADMIT, deny("two")], [])
     verdict.conclude(SHIP)
     start = "Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': "
@@ -280,7 +280,7 @@ def test_warned() -> None:
 
 def test_audited() -> None:
     of = attributes()
-    verdict = Verdict(of)
+    verdict = PolicyVerdict(of)
     verdict.add(policy(), binding("Audit", "Warn"), [ADMIT, deny("a <b>")], [])
     verdict.conclude(SHIP)
     (value,) = of.audit_annotations.values()
@@ -294,7 +294,7 @@ def test_audited() -> None:
 
 def test_without_actions_nothing_happens() -> None:
     of = attributes()
-    verdict = Verdict(of)
+    verdict = PolicyVerdict(of)
     verdict.add(policy(), binding(), [deny("one")], [])
     verdict.conclude(SHIP)
     assert not of.warnings
@@ -303,7 +303,7 @@ def test_without_actions_nothing_happens() -> None:
 
 def test_audit_annotations() -> None:
     of = attributes()
-    verdict = Verdict(of)
+    verdict = PolicyVerdict(of)
     verdict.add(policy(), binding("Deny"), [], [Annotation("key", "a")])
     verdict.add(policy(), binding("Deny", name="c"), [], [Annotation("key", "a"), Annotation("other", "x" * 20_000)])
     verdict.add(policy(), binding("Deny", name="d"), [], [Annotation("key", "b")])
@@ -312,13 +312,13 @@ def test_audit_annotations() -> None:
 
 
 def test_an_error_of_an_annotation_denies() -> None:
-    verdict = Verdict(attributes())
+    verdict = PolicyVerdict(attributes())
     verdict.add(policy(), binding("Audit"), [], [Annotation("key", error="no")])
     assert refused(verdict)["message"].endswith("ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no")
 
 
 def test_misconfigured() -> None:
-    verdict = Verdict(attributes())
+    verdict = PolicyVerdict(attributes())
     verdict.misconfigured(policy(failurePolicy="Ignore"), None, "never mind")
     verdict.conclude(SHIP)
     verdict.misconfigured(policy(), None, "why")
@@ -326,6 +326,6 @@ def test_misconfigured() -> None:
     status = refused(verdict)
     assert status["message"].endswith("ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: why")
     assert (status["code"], status["reason"]) == (422, "Invalid")
-    other = Verdict(attributes())
+    other = PolicyVerdict(attributes())
     other.misconfigured(policy(), binding(), "why")
     assert refused(other)["message"].endswith("'p' with binding 'b' denied request: failed to configure binding: why")

@@ -1,0 +1,71 @@
+"""Cleaning: the removal of what a move left in the cluster's etcd, when somebody asks for it.
+
+It may be interrupted at any moment. The record says that it has begun before the first object is removed, and has their number
+until all are gone; by that the request goes on after a restart. One that is refused waits for another request: somebody has
+asked, and is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+
+from aggserver.adoption.families import Family
+from aggserver.adoption.records.journal import Journal
+from aggserver.adoption.records.record import CantGiveBack, Record, Told, none_left, silent
+from aggserver.adoption.steps import Actions, Step, next_step, to_clean
+from aggserver.adoption.wants import ChangedError, Wants
+
+__all__ = ["Cleaning"]
+
+
+class Cleaning:
+    """write, told: as `moves.Moves` has them. answered: the requests that were, by definition: when they were made."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        steps: Actions,
+        wants: Wants,
+        write: Callable[[Record], Awaitable[None]],
+        told: Told,
+    ) -> None:
+        self._journal = journal
+        self._steps = steps
+        self._wants = wants
+        self._write = write
+        self._told = told
+        self.answered: dict[str, str] = {}
+
+    async def clean(self, record: Record, family: Family) -> None:
+        """Do what is asked of an adopted family, and end what an interrupted removal may have left. Raises AggserverError."""
+        for name in to_clean(record, family, self.answered):
+            record = self._journal.get(record.family) or record
+            try:
+                count = await self._wants.during(self._remove(record, name), partial(self._check_wanted, record.family))
+            except CantGiveBack:
+                self.answered[name] = family.cleanup[name]
+                raise
+            self.answered[name] = family.cleanup[name]
+            record = self._journal.get(record.family) or record
+            copied = none_left(record.copied[name].host_revision)
+            await self._write(replace(record, copied={**record.copied, name: copied}))
+            self._told(record.family, f"{count} objects of {name} were removed from the cluster's etcd")
+        for name in family.opened:
+            await self._steps.close_leftovers(name)
+        # The host's watch may be behind, and would have it closed again.
+        if (wanted := self._wants.families.get(record.family)) is not None:
+            self._wants.families[record.family] = replace(wanted, opened=())
+
+    async def _remove(self, record: Record, name: str) -> int:
+        async with self._steps.leftovers(record, name) as leftovers:
+            copied = await leftovers.check_removable(record.copied[name])
+            await self._write(replace(record, copied={**record.copied, name: copied}, reason=""))
+            return await leftovers.remove(copied, silent)
+
+    def _check_wanted(self, family: str) -> None:
+        """A removal takes long where there is much. It is ended for what can't wait, and goes on later from where it is."""
+        record, wanted = self._journal.get(family), self._wants.families.get(family)
+        if record is None or wanted is None or next_step(record, wanted, cleaned=self.answered) is not Step.CLEAN:
+            raise ChangedError("something else is wanted than the removal of what the move left")

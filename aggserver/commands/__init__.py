@@ -1,0 +1,1 @@
+"""The commands beside the servers: a package for each. None of them knows another."""

@@ -1,0 +1,1 @@
+"""Controllers of a server without a cluster: docs/controllers.md lists them."""

@@ -1,0 +1,1 @@
+"""Namespaces: emptied when they are deleted, and the objects that each has from its beginning."""

@@ -1,0 +1,123 @@
+"""NamespaceController: empties the namespaces that are being deleted, and then removes their finalizer.
+
+All objects of all kinds are deleted as a client would delete them, so that their finalizers are respected. Pods go first, and the
+rest only when there are none. What is left is told in the conditions of the namespace.
+It begins GRACE_SECONDS after the deletion: suites that were written for envtest, where nothing empties namespaces, delete one and
+then finalize it themselves, which must not conflict with the writes from here.
+Source: k8s.io/kubernetes pkg/controller/namespace, v1.36.3. Upstream waits five seconds before it begins, and longer for what has
+finalizers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aggserver.controllers.internal_client import InternalClient, service_account
+from aggserver.controllers.namespaces.conditions import Remaining, with_conditions
+from aggserver.endpoints.installer import Installer
+from aggserver.informers.informer import CONTROLLER, Informer
+from aggserver.informers.work_queue import CallLater, call_later
+from aggserver.kinds.namespaces import FINALIZER, NamespaceFinalizeStrategy, NamespaceStatusStrategy, finalizers
+from aggserver.meta import times
+from aggserver.meta.errors import StatusError
+from aggserver.meta.json_types import JSONObject
+from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
+from aggserver.registry.store import Store
+from aggserver.storage.interface import Storage
+
+__all__ = ["GRACE_SECONDS", "NamespaceController"]
+
+GRACE_SECONDS = 1.0
+
+USER = service_account("namespace-controller")
+_PODS = ("", "pods")
+_BACKGROUND = DeleteOptions(propagation="Background")
+_WRITE = WriteOptions(field_manager="aggserver", bounded=False)
+# Seconds until a deleted namespace is checked again while its objects wait for the finalizers of others.
+_RESYNC_SECONDS = 0.5
+# Namespaces that are emptied concurrently.
+_WORKERS = 4
+
+
+class NamespaceController:
+    """store: of the namespaces. clock: seconds since the epoch. `run` is the task.
+
+    grace: seconds between the deletion of a namespace, or the start of this task if that is later, and the first deletion in it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        installer: Installer,
+        storage: Storage,
+        clock: Callable[[], float],
+        later: CallLater = call_later,
+        grace: float = GRACE_SECONDS,
+    ) -> None:
+        self._finalize = store.with_strategy(NamespaceFinalizeStrategy())
+        self._status = store.with_strategy(NamespaceStatusStrategy())
+        self._client = InternalClient(installer, storage, USER)
+        self._clock = clock
+        self._grace = grace
+        # The uids of namespaces that were seen to be deleted, by name.
+        self._deleted: dict[str, str] = {}
+        self._informer = Informer(store, self._sync, later, workers=_WORKERS)
+
+    async def run(self) -> None:
+        await self._informer.run()
+
+    async def _sync(self, name: str, namespace: JSONObject | None) -> float | None:
+        if namespace is None:
+            self._deleted.pop(name, None)
+            return None
+        if "deletionTimestamp" not in namespace["metadata"] or not finalizers(namespace):
+            return None
+        uid = namespace["metadata"]["uid"]
+        if self._grace and self._deleted.get(name) != uid:
+            self._deleted[name] = uid
+            return self._grace
+        remaining = await self._empty(name)
+        now = times.format_time(self._clock())
+
+        async def with_status(current: JSONObject) -> JSONObject:
+            return {**current, "status": with_conditions(current.get("status") or {}, remaining, now)}
+
+        async def without_finalizer(current: JSONObject) -> JSONObject:
+            return {**current, "spec": {"finalizers": [entry for entry in finalizers(current) if entry != FINALIZER]}}
+
+        try:
+            await self._status.update(Context(CONTROLLER), name, with_status, _WRITE)
+            if remaining.objects or remaining.failures:
+                return _RESYNC_SECONDS
+            await self._finalize.update(Context(CONTROLLER), name, without_finalizer, _WRITE)
+        except StatusError as error:
+            if error.code != 404:  # a client removed it first
+                raise
+        return None
+
+    async def _empty(self, namespace: str) -> Remaining:
+        remaining = Remaining()
+        resources = list(self._client.namespaced())
+        if _PODS in resources:
+            await self._delete(*_PODS, namespace, remaining)
+            if remaining.objects:
+                remaining.told = False
+                return remaining
+        for group, resource in resources:
+            if (group, resource) != _PODS:
+                await self._delete(group, resource, namespace, remaining)
+        return remaining
+
+    async def _delete(self, group: str, resource: str, namespace: str, remaining: Remaining) -> None:
+        # Count first: most resources have no objects here, and counting needs neither their cache nor their schema.
+        if not await self._client.count(group, resource, namespace):
+            return
+        try:
+            await self._client.delete_all(group, resource, namespace, _BACKGROUND)
+        except StatusError as error:
+            remaining.failures.append(error.message)
+        left = await self._client.finalizers(group, resource, namespace)
+        if left:
+            remaining.objects[group, resource] = len(left)
+            for names in left:
+                remaining.finalizers.update(names)

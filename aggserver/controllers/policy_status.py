@@ -1,0 +1,118 @@
+"""The controller that writes the status of ValidatingAdmissionPolicies: their expressions checked against the served schemas.
+
+The status says which generation was checked, and has a warning for each expression that does not fit the resources that the
+policy names. A policy is checked when its spec has changed, and not when a definition has, as upstream. Kinds whose schema is not
+known are left out: the server's own kinds, which have no schema here.
+Source: k8s.io/kubernetes pkg/controller/validatingadmissionpolicystatus/controller.go, v1.36.3; k8s.io/apiserver
+pkg/cel/openapi/resolver/{discovery,refs}.go; k8s.io/apimachinery pkg/api/meta/restmapper.go (KindsFor), v0.36.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any
+
+from aggserver.admissionregistration.strategy import KINDS, RegistrationStatusStrategy
+from aggserver.endpoints.installer import Installer
+from aggserver.informers.informer import CONTROLLER, CallLater, Informer, call_later
+from aggserver.meta import codec
+from aggserver.meta.json_types import JSONObject
+from aggserver.meta.versions import GroupVersionKind
+from aggserver.publish import builtin
+from aggserver.registry.rest import ApplyConfiguration, Context, WriteOptions
+from aggserver.registry.store import Store
+from aggserver.registry.subresources import StatusStore
+from aggserver.schema import structural
+from aggserver.schema.structural import Structural
+
+__all__ = ["PolicyStatusController"]
+
+_KIND = next(kind for kind in KINDS if kind.has_status)
+# Upstream's name for the controller.
+_WRITE = WriteOptions(field_manager="validatingadmissionpolicy-status", force=True, bounded=False)
+
+
+class PolicyStatusController:
+    """store: of ValidatingAdmissionPolicies. installer: knows the resources that are served, and their schemas."""
+
+    def __init__(self, store: Store, installer: Installer, later: CallLater = call_later) -> None:
+        self._status = StatusStore(store.with_strategy(RegistrationStatusStrategy(_KIND)))
+        self._installer = installer
+        self._informer = Informer(store, self._sync, later)
+
+    async def run(self) -> None:
+        await self._informer.run()
+
+    async def _sync(self, name: str, policy: JSONObject | None) -> float | None:
+        if policy is None:
+            return None
+        generation = policy["metadata"].get("generation", 0)
+        if generation <= (policy.get("status") or {}).get("observedGeneration", 0):
+            return None
+        from aggserver.admission.policy.type_checking import check_types  # CEL, which a start does not need
+
+        kinds, schemas = partial(_kinds, self._installer), partial(_schema, self._installer)
+        # In a thread: a policy may have thousands of expressions, and a schema thousands of fields.
+        warnings = await asyncio.to_thread(check_types, policy.get("spec") or {}, kinds, schemas)
+        found = [{"fieldRef": each.field_ref, "warning": each.warning} for each in warnings]
+        configuration = {
+            "apiVersion": _KIND.info.api_version,
+            "kind": _KIND.name,
+            "metadata": {"name": name},
+            "status": {"observedGeneration": generation, "typeChecking": {"expressionWarnings": found} if found else {}},
+        }
+        await self._status.apply(Context(CONTROLLER), name, ApplyConfiguration(codec.encode_json(configuration)), _WRITE)
+        return None
+
+
+def _kinds(installer: Installer, group: str, version: str, resource: str) -> list[GroupVersionKind]:
+    """The kinds of a resource, named in plural or singular. As upstream, without a group it may be of any."""
+    name = resource.lower()
+    return [
+        GroupVersionKind(served.group, served.version, served.resource.kind)
+        for served in installer.everything()
+        if served.version == version and group in ("", served.group) and name in (served.resource.name, served.resource.singular)
+    ]
+
+
+def _schema(installer: Installer, kind: GroupVersionKind) -> Structural | None:
+    """The schema of a kind as OpenAPI has it, with all of its metadata."""
+    for served in installer.everything():
+        if (served.group, served.version, served.resource.kind) == (kind.group, kind.version, kind.kind):
+            schema = served.published().schema
+            return structural.compile(_with_metadata(schema)) if schema else None
+    return None
+
+
+def _with_metadata(schema: Mapping[str, Any]) -> JSONObject:
+    text = {"type": "string"}
+    return {
+        **schema,
+        "properties": {**schema.get("properties", {}), "kind": text, "apiVersion": text, "metadata": _object_meta()},
+    }
+
+
+@cache
+def _object_meta() -> JSONObject:
+    found: JSONObject = _resolved(builtin.schemas()[builtin.OBJECT_META])
+    return found
+
+
+_PREFIX = "#/components/schemas/"
+_KEPT = ("type", "format")
+
+
+def _resolved(schema: Mapping[str, Any]) -> JSONObject:
+    """A schema of Kubernetes' own with what it refers to in place, and nothing but the types."""
+    for reference in (schema, *schema.get("allOf", ())):
+        if "$ref" in reference:
+            return _resolved(builtin.schemas()[reference["$ref"].removeprefix(_PREFIX)])
+    made: JSONObject = {name: schema[name] for name in _KEPT if name in schema}
+    if "properties" in schema:
+        made["properties"] = {name: _resolved(inner) for name, inner in schema["properties"].items()}
+    for name in ("items", "additionalProperties"):
+        if isinstance(schema.get(name), Mapping):
+            made[name] = _resolved(schema[name])
+    return made

@@ -1,0 +1,255 @@
+"""The roles and bindings of a server without a cluster: kept complete, aggregated, and followed for the authorizer.
+
+Nothing is read before somebody needs it: a user who is no administrator, or a request for one of the four kinds. Then the
+bootstrap objects that are missing are written, those that were changed get back what they lack (unless annotated with
+`rbac.authorization.kubernetes.io/autoupdate: "false"`), and all objects are followed from then on. ClusterRoles that aggregate
+others get their rules from them with every change.
+Source: k8s.io/kubernetes pkg/registry/rbac/rest/storage_rbac.go (the post-start hook), pkg/controller/clusterroleaggregation,
+v1.36.3; k8s.io/component-helpers auth/rbac/reconciliation, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aggserver.endpoints.request import AnyResponse, Handler, Request
+from aggserver.informers.informer import CONTROLLER, CallLater, Informer, call_later
+from aggserver.informers.work_queue import in_turns
+from aggserver.meta import codec, errors
+from aggserver.meta.backoff import Backoff
+from aggserver.meta.errors import StatusError
+from aggserver.meta.json_types import JSONMapping, JSONObject
+from aggserver.registry.rest import ApplyConfiguration, Context, DeleteOptions, WriteOptions
+from aggserver.registry.store import Store
+from aggserver.registry.unreadable import Unreadable
+
+if TYPE_CHECKING:
+    from aggserver.authorization.aggregation import Aggregation
+    from aggserver.authorization.rbac import Policy
+
+__all__ = ["GROUP", "RoleController"]
+
+log = logging.getLogger("aggserver.controllers")
+
+GROUP = "rbac.authorization.k8s.io"
+_KINDS = ("ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding")
+_BOOTSTRAP = WriteOptions(field_manager="kube-apiserver", bounded=False)
+_AGGREGATION = WriteOptions(field_manager="clusterrole-aggregation-controller", force=True, bounded=False)
+# Seconds that a request waits for the roles to be read.
+_WAIT_SECONDS = 20.0
+# Rules or subjects that are learned before other tasks run: about a millisecond.
+_STEPS = 500
+# ClusterRoles with more rules and selectors than this are aggregated in a thread; those of bootstrap have some hundreds.
+_LONG = 5000
+# Those of one bootstrap object, or its subjects.
+_MANY = 200
+# Codes of refusals: not valid, not allowed, too large.
+_REFUSED = (400, 403, 413, 422)
+# Seconds before what could not be written is tried again.
+_RETRY = Backoff(initial=0.1, longest=10.0)
+
+
+class RoleController:
+    """stores: returns the store of a resource of the group. aggregates: whether ClusterRoles get the rules of others.
+
+    `run` is the task.
+    """
+
+    def __init__(
+        self,
+        stores: Callable[[str, str], Store],
+        later: CallLater = call_later,
+        *,
+        aggregates: bool = True,
+    ) -> None:
+        self._stores = stores
+        self._later = later
+        self._aggregates = aggregates
+        self._wanted = asyncio.Event()
+        self._ready: asyncio.Future[Policy] | None = None
+        self._cluster_roles: Mapping[str, JSONObject] = {}
+        self._aggregation: Aggregation | None = None  # None until all roles are known: none must lose rules before
+        self._aggregating = asyncio.Lock()
+
+    async def policy(self) -> Policy:
+        """The roles and bindings, once they are read. Raises StatusError (500) if that takes too long."""
+        self._wanted.set()
+        ready = self._waited_for()
+        if not ready.done():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(ready), _WAIT_SECONDS)
+        if not ready.done():
+            raise errors.internal_error("the roles and bindings could not be read")
+        return ready.result()
+
+    def before(self, next_handler: Handler) -> Handler:
+        """A filter: requests for the four kinds see the bootstrap objects."""
+
+        async def after_all_is_there(request: Request) -> AnyResponse:
+            await self.policy()
+            return await next_handler(request)
+
+        def handler(request: Request) -> Awaitable[AnyResponse]:
+            # No coroutine of its own, which would cost every other request something.
+            return after_all_is_there(request) if request.info.group == GROUP else next_handler(request)
+
+        return handler
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await self._wanted.wait()
+        await self._reconcile()
+        try:
+            await self._follow()
+        finally:
+            # What was known is not kept current any more.
+            self._aggregation = None
+            if self._ready is not None and self._ready.done():
+                self._ready = None
+
+    def _waited_for(self) -> asyncio.Future[Policy]:
+        if self._ready is None:
+            self._ready = asyncio.get_running_loop().create_future()
+        return self._ready
+
+    # --- following ---
+
+    async def _follow(self) -> None:
+        from aggserver.authorization.rbac import Policy
+
+        policy = Policy()
+        informers = {kind: Informer(self._store(kind), partial(self._sync, kind, policy), self._later) for kind in _KINDS}
+        async with asyncio.TaskGroup() as tasks:
+            for informer in informers.values():
+                tasks.create_task(informer.run())
+            for informer in informers.values():
+                await informer.caught_up()
+            if self._aggregates:
+                self._cluster_roles = informers["ClusterRole"].objects
+                await self._aggregate()
+            self._waited_for().set_result(policy)
+
+    async def _sync(self, kind: str, policy: Policy, key: str, obj: JSONObject | None) -> float | None:
+        namespace, _, name = key.rpartition("/")
+        async for _ in in_turns(policy.removing(kind, namespace, name) if obj is None else policy.putting(obj), _STEPS):
+            pass
+        if kind == "ClusterRole" and self._aggregates and self._concerns_others(key, obj):
+            await self._aggregate()
+        return None
+
+    def _concerns_others(self, name: str, role: JSONObject | None) -> bool:
+        """Also while that is being computed."""
+        return self._aggregating.locked() or (self._aggregation is not None and self._aggregation.concerns(name, role))
+
+    async def _aggregate(self) -> None:
+        from aggserver.authorization.aggregation import Aggregation
+
+        async with self._aggregating:
+            roles = list(self._cluster_roles.values())
+            if sum(_weight(role) for role in roles) > _LONG:
+                self._aggregation = await asyncio.to_thread(Aggregation, roles)
+            else:
+                self._aggregation = Aggregation(roles)
+            await self._apply(self._aggregation.changed)
+
+    async def _apply(self, changed: Mapping[str, list[JSONObject]]) -> None:
+        for name, rules in changed.items():
+            role = {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRole", "metadata": {"name": name}}
+            configuration = ApplyConfiguration(codec.encode_json(role | ({"rules": rules} if rules else {})))
+            await self._store("ClusterRole").apply(Context(CONTROLLER), name, configuration, _AGGREGATION)
+
+    def _store(self, kind: str) -> Store:
+        return self._stores(GROUP, f"{kind.lower()}s")
+
+    # --- bootstrap objects ---
+
+    async def _reconcile(self) -> None:
+        from aggserver.authorization import bootstrap
+
+        objects = bootstrap.objects()
+        if not self._aggregates:
+            objects = [{name: value for name, value in obj.items() if not _is_aggregated(obj, name)} for obj in objects]
+        for pause in _RETRY.pauses():
+            failed = await self._reconcile_all(objects)
+            if not failed:
+                return
+            log.warning("%d bootstrap roles and bindings could not be written; trying again in %.1f s", failed, pause)
+            over = asyncio.Event()
+            self._later(pause, over.set)
+            await over.wait()
+
+    async def _reconcile_all(self, objects: list[JSONObject]) -> int:
+        """Returns how many could not be written now. All at once, so that they are in few transactions.
+
+        One that is refused, or that is there and can't be read, is left as it is: trying again would not help, and nobody but
+        administrators could do anything meanwhile.
+        """
+        done = await asyncio.gather(*map(self._reconcile_one, objects), return_exceptions=True)
+        failed = 0
+        for obj, error in zip(objects, done, strict=True):
+            if isinstance(error, BaseException) and not isinstance(error, StatusError):
+                raise error
+            if isinstance(error, Unreadable) or (error is not None and error.code in _REFUSED):
+                log.warning("%s %s is not completed: %s", obj["kind"], obj["metadata"]["name"], error.message)
+            elif error is not None:
+                failed += 1
+        return failed
+
+    async def _reconcile_one(self, expected: JSONObject) -> None:
+        from aggserver.authorization.aggregation import reconciled
+
+        metadata, store = expected["metadata"], self._store(expected["kind"])
+        context, name = Context(CONTROLLER, metadata.get("namespace", "")), metadata["name"]
+        try:
+            existing = (await store.get(context, name)).decoded()
+        except StatusError as error:
+            if error.code != 404:
+                raise
+            await _create(store, context, expected)
+            return
+        if _is_protected(existing):
+            return
+        # A role may have got thousands of rules, and each is compared with each that is expected.
+        is_long = _weight(existing) > _MANY
+        becomes = await asyncio.to_thread(reconciled, existing, expected) if is_long else reconciled(existing, expected)
+        if becomes is None:
+            return
+        if becomes.get("roleRef") != existing.get("roleRef"):
+            # The role of a binding can't be changed.
+            await store.delete(context, name, DeleteOptions(uid=existing["metadata"].get("uid")))
+            await _create(store, context, becomes)
+            return
+
+        async def changed(current: JSONObject) -> JSONObject:
+            return reconciled(current, expected) or current
+
+        await store.update(context, name, changed, _BOOTSTRAP)
+
+
+async def _create(store: Store, context: Context, obj: JSONObject) -> None:
+    try:
+        await store.create(context, obj, _BOOTSTRAP)
+    except StatusError as error:
+        if error.reason != "AlreadyExists":  # another server on the same store was quicker
+            raise
+
+
+def _is_aggregated(obj: JSONMapping, member: str) -> bool:
+    return member == "rules" and "aggregationRule" in obj
+
+
+def _weight(obj: JSONMapping) -> int:
+    """How many rules, selectors and subjects it has."""
+    parts = obj.get("rules"), (obj.get("aggregationRule") or {}).get("clusterRoleSelectors"), obj.get("subjects")
+    return 1 + sum(len(part or ()) for part in parts)
+
+
+def _is_protected(obj: JSONMapping) -> bool:
+    from aggserver.authorization.bootstrap import AUTOUPDATE
+
+    return (obj["metadata"].get("annotations") or {}).get(AUTOUPDATE) == "false"

@@ -1,0 +1,1 @@
+"""PersistentVolumes and their claims: kept while they are used, and let go afterwards."""

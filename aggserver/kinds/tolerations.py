@@ -1,0 +1,46 @@
+"""Rules of tolerations beyond the values of their members, which the table of checks has.
+
+Pure. Source: ValidateTolerations in k8s.io/kubernetes pkg/apis/core/validation/validation.go, v1.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from aggserver.meta import field, names
+from aggserver.meta.field import FieldError, Path
+from aggserver.meta.json_types import JSONMapping
+
+__all__ = ["added_toleration_problems", "toleration_problems"]
+
+_OPERATORS = ("Equal", "Exists")
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_MATCHES_ALL = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+
+
+def toleration_problems(tolerations: Sequence[JSONMapping], path: Path) -> Iterator[FieldError]:
+    """Of those of a Pod or a template."""
+    for index, toleration in enumerate(tolerations):
+        where = path.index(index)
+        key, operator, value = (toleration.get(name) or "" for name in ("key", "operator", "value"))
+        if key:
+            yield from (field.invalid(where.child("key"), key, text) for text in names.qualified_name(key))
+        elif operator != "Exists":
+            yield field.invalid(where.child("operator"), operator, _MATCHES_ALL)
+        effect = toleration.get("effect") or ""
+        if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+            yield field.invalid(where.child("effect"), effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
+        if operator in ("", "Equal") and (texts := names.label_value(value)):
+            yield field.invalid(where.child("operator"), value, ";".join(texts))
+        if operator == "Exists" and value:
+            yield field.invalid(where.child("operator"), value, "value must be empty when `operator` is 'Exists'")
+
+
+def added_toleration_problems(tolerations: Sequence[JSONMapping], path: Path) -> Iterator[FieldError]:
+    """Of those of a Pod that changes, which upstream validates once more: all of them, with the values of their members."""
+    yield from toleration_problems(tolerations, path)
+    for index, toleration in enumerate(tolerations):
+        for name, supported in (("operator", _OPERATORS), ("effect", _EFFECTS)):
+            value = toleration.get(name) or ""
+            if value and value not in supported:
+                yield field.not_supported(path.index(index).child(name), value, supported)

@@ -1,0 +1,117 @@
+"""Strict decoding: the fields of a JSON text that a Go type does not have, and those that are there twice, in the text's order.
+
+Read from the text itself, since a decoded value has neither the keys that were repeated nor what stood in them. Called only if
+something is known to be wrong, or can't be excluded. Nothing is told of what is in an unknown field, nor of what a type reads
+itself: the schemas in `items` and `additionalProperties` of a definition, its defaults, managed fields, extensions.
+Pure. Source: sigs.k8s.io/json internal/golang/encoding/json (decode.go, kubernetes_patch.go), as of k8s v0.36.3.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+
+from aggserver.meta.golang import quote
+from aggserver.meta.json_text import MAX_STRICT_CHARACTERS, MAX_STRICT_ERRORS
+from aggserver.scheme.types import Type
+
+__all__ = ["ANY", "complaints"]
+
+# Of an `any` in Go: there are no unknown fields in it, but repeated ones. A `json` is read by its own type, which tells of none.
+ANY = Type("interface {}", "any")
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+def complaints(text: bytes, of: Type) -> list[str]:
+    """`unknown field "spec.foo"` and `duplicate field "spec.bar"`, each once, up to a limit.
+
+    text: well-formed JSON, in which `decode_error` has found nothing. It takes some 0.3 s for a MB: others run meanwhile, since
+    it is no single call of a C function, but an event loop must not wait for it.
+    """
+    walk = _Walk(text.decode("utf-8", "replace"))
+    with suppress(_EnoughError):
+        walk.value(walk.after_space(0), of)
+    return list(walk.told)
+
+
+class _EnoughError(Exception):
+    """No more is told."""
+
+
+class _Walk:
+    """Methods take the place where a value begins, and return the one behind it. `_above` is the path of the value."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._read = json.JSONDecoder(strict=False, parse_int=_nothing, parse_float=_nothing).raw_decode
+        self._above: list[str] = []
+        self._room = MAX_STRICT_CHARACTERS
+        self.told: dict[str, None] = {}
+
+    def after_space(self, at: int) -> int:
+        match = _SPACE.match(self._text, at)
+        assert match is not None  # it also matches an empty text
+        return match.end()
+
+    def value(self, at: int, of: Type) -> int:
+        first = self._text[at]
+        if first == "{" and of.kind in ("struct", "map", "any"):
+            return self._members(at, of)
+        if first == "[" and of.kind in ("list", "any"):
+            return self._items(at, of)
+        end: int = self._read(self._text, at)[1]
+        return end
+
+    def _members(self, at: int, of: Type) -> int:
+        element = of.element or ANY  # of a map; a struct has types of its own
+        is_struct = of.kind == "struct"
+        seen: set[str] = set()
+        at = self.after_space(at + 1)
+        while self._text[at] != "}":
+            key, at = self._key(at)
+            member = of.members.get(key) if is_struct else None
+            if is_struct and member is None:
+                self._tell("unknown", key)
+                at = self._read(self._text, at)[1]
+            else:
+                if key in seen:
+                    self._tell("duplicate", key)
+                seen.add(key)
+                self._above.append(f".{key}" if self._above else key)
+                at = self.value(at, element if member is None else member.type)
+                self._above.pop()
+            at = self._next(at)
+        return at + 1
+
+    def _items(self, at: int, of: Type) -> int:
+        index, element = 0, of.element or ANY
+        at = self.after_space(at + 1)
+        while self._text[at] != "]":
+            self._above.append(f"[{index}]")
+            at = self._next(self.value(at, element))
+            self._above.pop()
+            index += 1
+        return at + 1
+
+    def _key(self, at: int) -> tuple[str, int]:
+        """A key, and the place of its value."""
+        key, at = self._read(self._text, at)
+        return key, self.after_space(self.after_space(at) + 1)
+
+    def _next(self, at: int) -> int:
+        """The place of the next member or item, or of the end, which may stand behind a space."""
+        at = self.after_space(at)
+        return self.after_space(at + 1) if self._text[at] == "," else at
+
+    def _tell(self, what: str, key: str) -> None:
+        path = "".join([*self._above, f".{key}" if self._above else key])
+        self.told[f"{what} field {quote(path)}"] = None
+        self._room -= len(path)
+        if len(self.told) == MAX_STRICT_ERRORS or self._room <= 0:
+            raise _EnoughError
+
+
+def _nothing(_: str) -> None:
+    """In place of a number."""

@@ -1,0 +1,174 @@
+"""`--pods=run` on a server in memory, with the garbage collector beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aggserver.controllers.pods.runner import PodRunner
+from aggserver.kinds.served import Kinds
+from aggserver.registry.stored import StoredObject
+from tests.fakes.asgi import Client
+from tests.fakes.server import LocalServer
+
+APPS, BATCH, CORE = "/apis/apps/v1/namespaces/default", "/apis/batch/v1/namespaces/default", "/api/v1/namespaces/default"
+PODS = f"{CORE}/pods"
+SPEC = {"containers": [{"name": "c", "image": "i"}]}
+TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": SPEC}
+SELECTING = {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}
+
+
+@pytest.fixture(autouse=True)
+async def running(server: LocalServer) -> AsyncIterator[None]:
+    # Names that are generated must differ, since the timers that would try again are not fired.
+    environment = replace(server.environment, random=random.Random(1).randrange)
+    kinds = Kinds(environment, server.engine.admission)
+    server.engine.installer.install([("built-in kinds", kinds.served())])
+    server.run()
+    runner = PodRunner(server.engine.installer, server.storage, server.clock, server.timers.call_later)
+    task = asyncio.create_task(runner.run())
+    yield
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    kinds.end_watches()
+
+
+async def post(client: Client, path: str, kind: str, name: str, spec: Any, **metadata: Any) -> Any:
+    version = "v1" if path.startswith("/api/") else path.split("/")[2] + "/v1"
+    answer = await client.post(path, {"apiVersion": version, "kind": kind, "metadata": {"name": name, **metadata}, "spec": spec})
+    assert answer.status == 201, answer.body
+    return answer.json()
+
+
+async def comes(client: Client, path: str, **status: Any) -> Any:
+    """The object at a path, once its status has these members."""
+    for _ in range(300):
+        answer = await client.get(path)
+        if answer.status == 200:
+            obj = answer.json()
+            if obj.get("status", {}).items() >= status.items():
+                return obj
+        await asyncio.sleep(0)
+    raise AssertionError(answer.json())
+
+
+async def pods(client: Client, count: int) -> list[Any]:
+    for _ in range(300):
+        items: list[Any] = (await client.get(PODS)).json()["items"]
+        if len(items) == count:
+            return items
+        await asyncio.sleep(0)
+    raise AssertionError(items)
+
+
+async def test_a_pod(client: Client) -> None:
+    await post(client, PODS, "Pod", "one", SPEC)
+    pod = await comes(client, f"{PODS}/one", phase="Running")
+    assert pod["spec"]["nodeName"] == "aggserver"
+    node = (await client.get("/api/v1/nodes/aggserver")).json()
+    assert [(entry["type"], entry["status"]) for entry in node["status"]["conditions"]] == [("Ready", "True")]
+    assert "taints" not in node["spec"]
+    deleted = (await client.delete(f"{PODS}/one")).json()
+    assert deleted["metadata"]["deletionGracePeriodSeconds"] == 30
+    await pods(client, 0)
+
+
+async def test_a_deleted_pod_is_not_ready_before_it_is_gone(client: Client) -> None:
+    """As the kubelet has it, for those who wait for that."""
+    await post(client, PODS, "Pod", "one", SPEC, finalizers=["example.com/mine"])
+    await comes(client, f"{PODS}/one", phase="Running")
+    await client.delete(f"{PODS}/one")
+    pod = await comes(client, f"{PODS}/one", phase="Succeeded")
+    assert {each["type"]: each["status"] for each in pod["status"]["conditions"]}["Ready"] == "False"
+    await client.merge(f"{PODS}/one", {"metadata": {"finalizers": None}})
+    await pods(client, 0)
+
+
+async def test_a_pod_that_others_schedule(client: Client) -> None:
+    await post(client, PODS, "Pod", "mine", {**SPEC, "schedulerName": "mine"})
+    await post(client, PODS, "Pod", "gated", {**SPEC, "schedulingGates": [{"name": "example.com/gate"}]})
+    await post(client, PODS, "Pod", "one", SPEC)
+    await comes(client, f"{PODS}/one", phase="Running")
+    for name in ("mine", "gated"):
+        pod = (await client.get(f"{PODS}/{name}")).json()
+        assert (pod["spec"].get("nodeName"), pod["status"]["phase"]) == (None, "Pending")
+    target = {"apiVersion": "v1", "kind": "Node", "name": "other"}
+    await client.post(
+        f"{PODS}/mine/binding", {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "mine"}, "target": target}
+    )
+    assert (await comes(client, f"{PODS}/mine", phase="Running"))["spec"]["nodeName"] == "other"
+
+
+async def test_a_deployment(client: Client) -> None:
+    await post(client, f"{APPS}/deployments", "Deployment", "web", {**SELECTING, "replicas": 2})
+    web = await comes(client, f"{APPS}/deployments/web", availableReplicas=2, updatedReplicas=2, replicas=2)
+    assert web["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "1"
+    first = {pod["metadata"]["uid"] for pod in await pods(client, 2)}
+    changed = {"spec": {"replicas": 3, "template": {"spec": {"containers": [{"name": "c", "image": "j"}]}}}}
+    await client.merge(f"{APPS}/deployments/web", changed)
+    await comes(client, f"{APPS}/deployments/web", availableReplicas=3, updatedReplicas=3, replicas=3)
+    second = await pods(client, 3)
+    assert first.isdisjoint(pod["metadata"]["uid"] for pod in second)
+    assert {pod["spec"]["containers"][0]["image"] for pod in second} == {"j"}
+    # The collector takes what belongs to it.
+    await client.delete(f"{APPS}/deployments/web", {"propagationPolicy": "Background"})
+    await pods(client, 0)
+    assert (await client.get(f"{APPS}/replicasets")).json()["items"] == []
+
+
+async def test_a_deleted_pod_is_replaced(client: Client) -> None:
+    await post(client, f"{APPS}/replicasets", "ReplicaSet", "web", {**SELECTING, "replicas": 1})
+    await comes(client, f"{APPS}/replicasets/web", readyReplicas=1)
+    (pod,) = await pods(client, 1)
+    await client.delete(f"{PODS}/{pod['metadata']['name']}")
+    for _ in range(300):
+        now = [each["metadata"]["name"] for each in (await client.get(PODS)).json()["items"]]
+        if len(now) == 1 and now != [pod["metadata"]["name"]]:
+            break
+        await asyncio.sleep(0)
+    assert len(now) == 1
+
+
+async def test_a_stateful_set(client: Client) -> None:
+    await post(client, f"{APPS}/statefulsets", "StatefulSet", "db", {**SELECTING, "serviceName": "db", "replicas": 2})
+    made = await comes(client, f"{APPS}/statefulsets/db", readyReplicas=2, updatedReplicas=2)
+    assert made["status"]["currentRevision"] == made["status"]["updateRevision"]
+    assert [pod["metadata"]["name"] for pod in await pods(client, 2)] == ["db-0", "db-1"]
+    await client.merge(f"{APPS}/statefulsets/db", {"spec": {"replicas": 1}})
+    assert [pod["metadata"]["name"] for pod in await pods(client, 1)] == ["db-0"]
+
+
+async def test_a_daemon_set(client: Client) -> None:
+    await post(client, f"{APPS}/daemonsets", "DaemonSet", "agent", SELECTING)
+    await comes(client, f"{APPS}/daemonsets/agent", numberReady=1, desiredNumberScheduled=1, updatedNumberScheduled=1)
+
+
+async def test_a_job(client: Client) -> None:
+    template = {"spec": {**SPEC, "restartPolicy": "Never"}}
+    await post(client, f"{BATCH}/jobs", "Job", "hi", {"template": template, "completions": 3, "parallelism": 2})
+    done = await comes(client, f"{BATCH}/jobs/hi", succeeded=3)
+    assert ("Complete", "True") in [(entry["type"], entry["status"]) for entry in done["status"]["conditions"]]
+    assert {pod["status"]["phase"] for pod in await pods(client, 3)} == {"Succeeded"}
+    assert (await client.get(f"{BATCH}/jobs/hi")).json()["status"].get("active") is None
+
+
+async def test_the_pods_of_others_are_not_read(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        await post(client, PODS, "Pod", f"other-{number}", SPEC)
+        await comes(client, f"{PODS}/other-{number}", phase="Running")
+    read: list[str] = []
+    decoded = StoredObject.decoded
+
+    def counted(self: StoredObject) -> Any:
+        read.append(self.key)
+        return decoded(self)
+
+    monkeypatch.setattr(StoredObject, "decoded", counted)
+    await post(client, f"{APPS}/replicasets", "ReplicaSet", "three", {"replicas": 3, **SELECTING})
+    await comes(client, f"{APPS}/replicasets/three", readyReplicas=3)
+    assert not [key for key in read if "/other-" in key]
