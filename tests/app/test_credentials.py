@@ -97,7 +97,7 @@ async def test_only_what_is_kept_waits_for_the_disk(tmp_path: Path, monkeypatch:
     syncs: list[int] = []
     monkeypatch.setattr(os, "fsync", syncs.append)
     options = parse(["dev", *arguments], {})
-    credentials = Credentials(tmp_path, Names.of("localhost"), TLSConfig(), lambda: START, options)
+    credentials = Credentials(tmp_path, SubjectNames.of("localhost"), TLSConfig(), lambda: START, options)
     await credentials.start()
     credentials.publish(URL)
     assert credentials.kubeconfig.exists()
