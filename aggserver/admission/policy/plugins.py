@@ -228,7 +228,7 @@ class _Plugin(Generic[C]):
         params = await self._find_params(api_version, kind)
         if params is None:
             group, version = versions.parse_group_version(api_version)
-            raise PolicyError(f"failed to find resource referenced by paramKind: '{group}/{version}, PolicyKind={kind}'")
+            raise PolicyError(f"failed to find resource referenced by paramKind: '{group}/{version}, Kind={kind}'")
         return params
 
     @staticmethod
@@ -236,7 +236,7 @@ class _Plugin(Generic[C]):
         ref = (binding.obj.get("spec") or {}).get("paramRef")
         kind = hook.param_kind
         if kind is not None and ref is not None and params is not None and not params.is_known:
-            text = f"&ParamKind{{APIVersion:{kind.get('apiVersion')},PolicyKind:{kind.get('kind')},}}"
+            text = f"&ParamKind{{APIVersion:{kind.get('apiVersion')},Kind:{kind.get('kind')},}}"
             raise PolicyError(f"paramKind kind `{text}` not yet synced to use for admission")
         return collect_params(kind, ref, params, request.attributes.namespace)
 
