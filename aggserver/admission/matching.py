@@ -272,7 +272,7 @@ _EXEMPT = frozenset(
 
 
 def is_exempt(attributes: Attributes) -> bool:
-    """Whether the object is itself a configuration of admission, which no webhook and no policy is asked about."""
+    """Whether the object is itself a configuration of admission, which no webhook is asked about."""
     return (
         attributes.kind in _EXEMPT
         and versions.parse_group_version(attributes.object_version)[0] == "admissionregistration.k8s.io"

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from aggserver.admission.chain import DELETE, Attributes, Target
-from aggserver.admission.matching import Criteria, is_exempt, matches
+from aggserver.admission.matching import Criteria, matches
 from aggserver.admission.policy import mutating, validating
 from aggserver.admission.policy.conditions import MatchConditionError
 from aggserver.admission.policy.environment import Answers, Inputs
@@ -35,10 +35,16 @@ __all__ = ["FindNamespace", "FindParams", "MutatingAdmissionPolicies", "PolicyKi
 C = TypeVar("C")
 T = TypeVar("T")
 
-# Reviews of who may do what, which a policy could make impossible for all.
-# Source: k8s.io/kubernetes pkg/kubeapiserver/admission/exclusion/resources.go, v1.36.3.
+# Policies themselves, so that nobody is locked out who wants to repair one, and reviews of who may do what, which a policy could
+# make impossible for all.
+# Source: k8s.io/apiserver pkg/admission/plugin/policy/generic/plugin.go (admissionResources), v0.36.3; k8s.io/kubernetes
+# pkg/kubeapiserver/admission/exclusion/resources.go, v1.36.3.
 _EXCLUDED = frozenset(
     (
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"),
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
         ("authentication.k8s.io", "selfsubjectreviews"),
         ("authentication.k8s.io", "tokenreviews"),
         ("authorization.k8s.io", "localsubjectaccessreviews"),
@@ -172,7 +178,7 @@ class _Plugin(Generic[C]):
             self._generations = generations
         info = attributes.resource
         found = self._hooks.of(info, attributes.objects)
-        return () if found and (is_exempt(attributes) or (info.group, info.resource) in _EXCLUDED) else found
+        return () if found and (info.group, info.resource) in _EXCLUDED else found
 
     async def _bound(self, request: _Request) -> Bound[C]:
         """The policies with their bindings, without those that the labels of the namespace rule out."""
