@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from aggserver.authentication.user import UserInfo
 from aggserver.merge.atom import DEDUCED, Atom
-from aggserver.merge.kinds import of_type
+from aggserver.merge.go_types import of_type
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo

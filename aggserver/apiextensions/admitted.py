@@ -14,7 +14,7 @@ from aggserver.admission.chain import Target
 from aggserver.apiextensions.definition import Definition, Version
 from aggserver.conversion.converter import Converter
 from aggserver.merge.atom import Atom
-from aggserver.merge.kinds import of_type
+from aggserver.merge.go_types import of_type
 from aggserver.meta import codec, errors, versions
 from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONObject

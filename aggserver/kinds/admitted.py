@@ -14,7 +14,7 @@ from aggserver.admission.chain import Target
 from aggserver.conversion.converter import ComputedConverter
 from aggserver.kinds.catalog import BuiltInKind
 from aggserver.merge.atom import Atom
-from aggserver.merge.kinds import of_type
+from aggserver.merge.go_types import of_type
 from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONObject, json_copy
 from aggserver.scheme.decoding import decode_error

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aggserver.admission.sources import Collection
-from aggserver.admissionregistration.kinds import registration_stores
+from aggserver.admissionregistration.served import registration_stores
 from aggserver.informers.informer import CONTROLLER, Informer
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
 from aggserver.standalone.sources import OwnParams, OwnSources, own_kinds
