@@ -45,10 +45,11 @@ def signature(path: Path) -> Signature | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def replace(path: Path, content: bytes) -> None:
-    """Write a file, or write it anew: readers see the old content or the new one, after a crash of the machine too.
+def replace(path: Path, content: bytes, *, lasting: bool = True) -> None:
+    """Write a file, or write it anew: readers see the old content or the new one.
 
-    Only its owner can read it (mode 0600). Raises OSError, and leaves nothing behind then.
+    lasting: after a crash of the machine too, for which this waits. Only its owner can read it (mode 0600).
+    Raises OSError, and leaves nothing behind then.
     """
     # mkstemp opens with 0600 whatever the umask is.
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -56,12 +57,14 @@ def replace(path: Path, content: bytes) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(descriptor)
+            if lasting:
+                os.fsync(descriptor)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    if lasting:
+        sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -44,12 +44,16 @@ FLAG_CASES: dict[str, tuple[list[str], dict[str, Any]]] = {
     "in two words": (["--secure-port", "1234", "--cert-dir", "/c"], {"options": ("--secure-port=1234",), "cert_dir": "/c"}),
     "without a value": (
         ["--profiling", "--secure-port=1"],
-        {"options": ("--secure-port=1",), "without_effect": ("--profiling",)},
+        {"options": ("--secure-port=1",), "without_effect": ("--profiling=true",)},
     ),
-    "a value with =": (["--feature-gates", "A=true", "-v=4"], {"without_effect": ("--feature-gates", "-v")}),
-    "of one letter": (["-v", "4", "--cert-dir=c"], {"cert_dir": "c", "without_effect": ("-v",)}),
-    "named once": (["--runtime-config=a", "--runtime-config=b"], {"without_effect": ("--runtime-config",)}),
-    "a stray word": (["serve"], {"without_effect": ("--serve",)}),
+    "a value with =": (["--feature-gates", "A=true", "-v=4"], {"without_effect": ("--feature-gates=A=true", "-v=4")}),
+    "of one letter": (["-v", "4", "--cert-dir=c"], {"cert_dir": "c", "without_effect": ("-v=4",)}),
+    "named once for each value": (
+        ["--runtime-config=a", "--runtime-config=b", "--runtime-config=a"],
+        {"without_effect": ("--runtime-config=a", "--runtime-config=b")},
+    ),
+    "a value with a space": (["--audit-log-path=a b"], {"without_effect": ("--audit-log-path='a b'",)}),
+    "a stray word": (["serve"], {"without_effect": ("serve",)}),
     "an empty value": (["--cert-dir="], {}),
     "servers": (["--etcd-servers=http://a:1,http://b:2"], {"etcd_servers": ("http://a:1", "http://b:2")}),
     "of etcd": (["--etcd-prefix=/p"], {"etcd_options": ("--etcd-prefix=/p",)}),
@@ -91,7 +95,7 @@ def test_the_flags_that_are_passed_on_are_options_of_dev() -> None:
 def test_without_etcd_data_is_in_memory(tmp_path: Path) -> None:
     arguments, remark = kube_apiserver.translate(["--secure-port=1234", "--audit-log-path=-", f"--cert-dir={tmp_path}"], {})
     assert arguments == ["dev", "--data=:memory:", "--controllers=namespace-controller", "--secure-port=1234"]
-    assert remark == "in the place of kube-apiserver; data is in memory; flags without effect: --audit-log-path"
+    assert remark == "in the place of kube-apiserver; data is in memory; flags without effect: --audit-log-path=-"
 
 
 def test_controllers_can_be_turned_on() -> None:

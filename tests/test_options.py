@@ -284,7 +284,7 @@ MISTAKES = {
         "-: standard input can be used for one file only",
     ),
     "a file by its variable": (["serve"], {"AGGSERVER_FILE": "b"}, "environment variable AGGSERVER_FILE: no such option"),
-    "unknown mode": (["dev", "--sqlite-synchronous=off"], {}, "--sqlite-synchronous: must be one of full, normal"),
+    "unknown mode": (["dev", "--sqlite-synchronous=extra"], {}, "--sqlite-synchronous: must be one of full, normal, off"),
     "unknown flag": (["serve", "--bogus"], {}, "unrecognized arguments: --bogus"),
     "a flag of the other command": (["dev", "--definitions", "x"], {}, "unrecognized arguments: --definitions x"),
     "no abbreviations": (["serve", "--secure", "1"], {}, "unrecognized arguments: --secure 1"),

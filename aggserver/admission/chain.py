@@ -16,10 +16,13 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from aggserver.authentication.user import UserInfo
 from aggserver.merge.atom import DEDUCED, Atom
+from aggserver.merge.go_types import of_type
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.meta.warnings import Warnings
+from aggserver.scheme.decoding import decode_error
+from aggserver.scheme.types import lookup
 
 __all__ = [
     "CREATE",
@@ -76,12 +79,19 @@ class ResourceObjects(Protocol):
         Raises ValueError, with the text of Go's decoder, for an object that is not of that type, and StatusError.
         """
 
+    def accept_of_policy(self, obj: JSONObject, api_version: str) -> None:
+        """The same of what a policy has made for a request in a version. Raises ValueError also where upstream can't do it."""
+
 
 class OneVersion:
-    """Objects of a resource with one version. accept: see `ResourceObjects.accept`."""
+    """Objects of a resource with one version.
 
-    def __init__(self, accept: Callable[[JSONObject], object] = lambda obj: None) -> None:
+    accept: see `ResourceObjects.accept`. type_name: in the tables of `scheme/`; '' if none.
+    """
+
+    def __init__(self, accept: Callable[[JSONObject], object] = lambda obj: None, type_name: str = "") -> None:
         self._accept = accept
+        self._type_name = type_name
 
     def equivalents(self, subresource: str) -> Sequence[Target]:
         return ()
@@ -92,10 +102,15 @@ class OneVersion:
         raise StatusError(500, "", f"there is no conversion from {obj.get('apiVersion')} to {api_version}")
 
     def type_of(self, target: Target) -> Atom:
-        return DEDUCED
+        return of_type(self._type_name) if self._type_name else DEDUCED
 
     def accept(self, obj: JSONObject) -> None:
+        if self._type_name and (why := decode_error(obj, lookup(self._type_name))):
+            raise ValueError(why)
         self._accept(obj)
+
+    def accept_of_policy(self, obj: JSONObject, api_version: str) -> None:
+        self.accept(obj)
 
 
 _ONE_VERSION = OneVersion()
@@ -142,6 +157,9 @@ class Attributes:
 
     def of(self, operation: str, name: str) -> Attributes:
         """The same of another operation and name. Written out, since each create needs it and `replace` is slow."""
+        namespace = self.namespace
+        if not namespace and self.resource.resource == "namespaces" and not self.resource.group:
+            namespace = name  # of a new one too, as upstream; the path names that of an update
         return Attributes(
             operation,
             self.user,
@@ -149,7 +167,7 @@ class Attributes:
             self.subresource,
             self.kind,
             self.object_version,
-            self.namespace,
+            namespace,
             name,
             self.dry_run,
             self.options,

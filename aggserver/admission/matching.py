@@ -1,8 +1,8 @@
 """Matching: whether the rules of a webhook, a policy or a binding are meant for a request.
 
 `Criteria` are what an operator wrote: rules, a policy for other versions, and two selectors. `matches` answers with the version
-of the resource that they ask for, which may be another than the one the request was made in. `Index` finds the criteria that can
-match requests of a resource at all, so that all others cost a write nothing.
+of the resource that they ask for, which may be another than the one the request was made in, and in another group. `Index` finds
+the criteria that can match requests of a resource at all, so that all others cost a write nothing.
 Pure: `matches` is a coroutine only because the labels of a namespace may have to be read by whoever calls it.
 Source: k8s.io/apiserver pkg/admission/plugin/webhook/{generic/webhook,predicates/rules/rules,predicates/namespace/matcher,
 predicates/object/matcher}.go, pkg/admission/plugin/policy/matching/matching.go, v0.36.3.
@@ -14,9 +14,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from aggserver.admission.chain import CREATE, UPDATE, Attributes, Target
+from aggserver.admission.chain import CREATE, UPDATE, Attributes, ResourceObjects, Target
 from aggserver.meta import errors, versions
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
 from aggserver.meta.selectors import LabelSelector, SelectorError
 
 __all__ = ["Criteria", "Index", "NamespaceLabels", "RuleWithOperations", "Target", "is_exempt", "matches"]
@@ -67,9 +68,9 @@ class RuleWithOperations:
             and (not self.names or attributes.name in self.names)
         )
 
-    def may_match(self, group: str, resource: str) -> bool:
-        """Whether it names the resource in any version, with any subresource."""
-        return _holds(self.groups, group) and any(name in (ANY, resource) for name, _ in self.resources)
+    def may_match(self, groups: Iterable[str], resource: str) -> bool:
+        """Whether it names the resource in any version of one of the groups, with any subresource."""
+        return any(_holds(self.groups, group) for group in groups) and any(name in (ANY, resource) for name, _ in self.resources)
 
     def _in_resources(self, resource: str, subresource: str) -> bool:
         wanted = self.resources
@@ -132,9 +133,17 @@ class Criteria:
             objects=_selector(spec.get("objectSelector")),
         )
 
-    def may_match(self, group: str, resource: str) -> bool:
-        """Whether a request for the resource can match. Equivalent versions of a resource have the same group and name."""
-        return self.rules is None or any(rule.may_match(group, resource) for rule in self.rules)
+    def may_match(self, info: ResourceInfo, objects: ResourceObjects) -> bool:
+        """Whether a request for the resource can match, in whatever version, with any subresource.
+
+        Equivalent versions of a resource have the same name, but not always the same group: Events have two.
+        """
+        if self.rules is None:
+            return True
+        groups = {info.group}
+        if self.equivalent:
+            groups |= {target.group for target in objects.equivalents("")}
+        return any(rule.may_match(groups, info.resource) for rule in self.rules)
 
     def may_concern(self, operation: str) -> bool:
         """Whether a request for this operation can match."""
@@ -263,7 +272,7 @@ _EXEMPT = frozenset(
 
 
 def is_exempt(attributes: Attributes) -> bool:
-    """Whether the object is itself a configuration of admission, which no webhook and no policy is asked about."""
+    """Whether the object is itself a configuration of admission, which no webhook is asked about."""
     return (
         attributes.kind in _EXEMPT
         and versions.parse_group_version(attributes.object_version)[0] == "admissionregistration.k8s.io"
@@ -282,10 +291,10 @@ class Index(Generic[T]):
         self._entries = tuple(entries)
         self._found: dict[tuple[str, str], tuple[tuple[Criteria, T], ...]] = {}
 
-    def of(self, group: str, resource: str) -> tuple[tuple[Criteria, T], ...]:
-        """Those that may match requests for the resource, in the order given."""
-        found = self._found.get((group, resource))
+    def of(self, info: ResourceInfo, objects: ResourceObjects) -> tuple[tuple[Criteria, T], ...]:
+        """Those that may match requests for the resource, in the order given. objects: those of the resource."""
+        found = self._found.get((info.group, info.resource))
         if found is None:
-            found = tuple(entry for entry in self._entries if entry[0].may_match(group, resource))
-            self._found[group, resource] = found
+            found = tuple(entry for entry in self._entries if entry[0].may_match(info, objects))
+            self._found[info.group, info.resource] = found
         return found

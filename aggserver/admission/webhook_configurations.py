@@ -86,11 +86,11 @@ class WebhookIndex:
         self._parsed: dict[str, tuple[JSONObject, _Parsed]] = {}
         self._index = Index[Entry]()
 
-    def of(self, group: str, resource: str) -> Sequence[tuple[Criteria, Entry]]:
+    def of(self, attributes: Attributes) -> Sequence[tuple[Criteria, Entry]]:
         """Those that may be called for requests of the resource, in the order in which they are called."""
         if self._generation != self._configurations.generation:
             self._rebuild()
-        return self._index.of(group, resource)
+        return self._index.of(attributes.resource, attributes.objects)
 
     def _rebuild(self) -> None:
         self._generation = self._configurations.generation

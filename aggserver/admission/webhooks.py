@@ -283,7 +283,7 @@ class _Memory:
 
 
 def _concerns(index: WebhookIndex, attributes: Attributes) -> bool:
-    found = index.of(attributes.resource.group, attributes.resource.resource)
+    found = index.of(attributes)
     return any(criteria.may_concern(attributes.operation) for criteria, _ in found)
 
 
@@ -300,7 +300,7 @@ class MutatingWebhooks:
         return _concerns(self._index, attributes)
 
     async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
-        found = self._index.of(attributes.resource.group, attributes.resource.resource)
+        found = self._index.of(attributes)
         if not found or is_exempt(attributes):
             return False
         reinvocation = attributes.reinvocation
@@ -408,7 +408,7 @@ class ValidatingWebhooks:
         return _concerns(self._index, attributes)
 
     async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
-        found = self._index.of(attributes.resource.group, attributes.resource.resource)
+        found = self._index.of(attributes)
         if not found or is_exempt(attributes):
             return
         views: dict[str, _View] = {}

@@ -14,7 +14,7 @@ from aggserver.admission.chain import Target
 from aggserver.apiextensions.definition import Definition, Version
 from aggserver.conversion.converter import Converter
 from aggserver.merge.atom import Atom
-from aggserver.merge.kinds import of_type
+from aggserver.merge.go_types import of_type
 from aggserver.meta import codec, errors, versions
 from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONObject
@@ -24,7 +24,8 @@ from aggserver.scheme.types import lookup
 
 __all__ = ["DefinitionObjects", "ScaleObjects"]
 
-_SCALE = lookup("autoscaling/v1.Scale")
+_SCALE_VERSION = "autoscaling/v1"
+_SCALE = lookup(f"{_SCALE_VERSION}.Scale")
 
 
 class DefinitionObjects:
@@ -76,6 +77,9 @@ class DefinitionObjects:
         if known is not None and (group, obj.get("kind")) == (self._definition.group, self._definition.names.kind):
             self._schema(known).default(obj)
 
+    def accept_of_policy(self, obj: JSONObject, api_version: str) -> None:
+        self.accept(obj)
+
     def _version(self, name: str) -> Version | None:
         return next((version for version in self._definition.versions if version.name == name), None)
 
@@ -108,6 +112,10 @@ class ScaleObjects:
 
     def accept(self, obj: JSONObject) -> None:
         return
+
+    def accept_of_policy(self, obj: JSONObject, api_version: str) -> None:
+        """Upstream can't bring a Scale into its version again, and refuses all that a policy changes in one."""
+        raise ValueError(f"request to convert CR to an invalid group/version: {_SCALE_VERSION}")
 
 
 def _has(version: Version, subresource: str) -> bool:

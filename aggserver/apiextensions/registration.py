@@ -14,14 +14,12 @@ import logging
 import random as randomness
 import time
 from collections.abc import Callable, Iterable, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from aggserver.apiextensions.api_service import ADOPTED, API_SERVICES, FIRST_VERSION_PRIORITY, Service, api_service, ownership
+from aggserver.apiextensions.followed_api_services import FollowedAPIServices
 from aggserver.cluster import Cluster, ClusterError, Unreachable
-from aggserver.cluster.pacing import Sleep, settling
-from aggserver.cluster.problems import Problems
-from aggserver.cluster.reflector import Reflector
+from aggserver.cluster.pacing import Sleep
 from aggserver.meta import versions
 from aggserver.meta.json_types import JSONObject
 
@@ -59,13 +57,8 @@ class Registrar:
     ) -> None:
         self._cluster = cluster
         self._service = service
-        self._clock = clock
-        self._sleep = sleep
-        self._random = random
         self._wanted: dict[str, JSONObject] | None = None
-        self._found: dict[str, JSONObject] | None = None
-        self._changed = asyncio.Event()
-        self._problems = Problems()
+        self._services = FollowedAPIServices(cluster, GRANT, _log, clock=clock, sleep=sleep, random=random)
 
     def want(self, group_versions: Iterable[tuple[str, str]], ca_bundle: bytes) -> None:
         """Replace the desired state: (group, version) pairs, and the CA (PEM) that the aggregator must trust."""
@@ -78,38 +71,25 @@ class Registrar:
                 priority = max(FIRST_VERSION_PRIORITY - index, 1)
                 wanted[f"{version}.{group}"] = api_service(group, version, priority, self._service, ca_bundle)
         self._wanted = wanted
-        self._changed.set()
+        self._services.look_again()
 
     async def run(self) -> None:
         """Run until cancelled. Nothing is changed before `want` is called for the first time."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(
-                Reflector(
-                    self._cluster,
-                    API_SERVICES,
-                    {},
-                    self._on_state,
-                    self._on_error,
-                    clock=self._clock,
-                    sleep=self._sleep,
-                    random=self._random,
-                ).run()
-            )
-            tasks.create_task(settling(self._changed, self._reconcile, sleep=self._sleep, random=self._random))
+        await self._services.run(self._reconcile)
 
     async def _reconcile(self) -> bool:
         """Take all steps that are needed now. Returns False if one failed and should be retried."""
-        if self._wanted is None or self._found is None:
+        if self._wanted is None or self._services.found is None:
             return True
         settled = True
-        for name, step in self._steps(self._wanted, self._found):
+        for name, step in self._steps(self._wanted, self._services.found):
             try:
                 answer = await self._cluster.request(step.method, step.path, body=step.body)
             except (ClusterError, Unreachable) as error:
                 settled = self._failed(name, step, error) and settled
             else:
                 logger.info("%s APIService %s", step.what, name)
-                self._report(name, "")
+                self._services.report(name, "")
                 self._record(name, step, answer)
         return settled
 
@@ -124,25 +104,27 @@ class Registrar:
             if not whose and current["spec"] != target["spec"]:
                 steps.append((name, _Write("PUT", f"{API_SERVICES}/{name}", {**current, "spec": target["spec"]}, "updated")))
             else:
-                self._report(name, f"APIService {name} is left alone: it is {whose}" if whose not in ("", ADOPTED) else "")
+                is_foreign = whose not in ("", ADOPTED)
+                self._services.report(name, f"APIService {name} is left alone: it is {whose}" if is_foreign else "")
         for name, current in found.items():
             if name not in wanted and not ownership(current, self._service):
                 uid = current["metadata"].get("uid", "")
                 body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
                 steps.append((name, _Write("DELETE", f"{API_SERVICES}/{name}", body, "removed")))
         # Problems of APIServices that are no longer wanted are gone.
-        for name in self._problems.subjects() - wanted.keys() - {name for name, _ in steps} - {""}:
-            self._report(name, "")
+        for name in self._services.troubled - wanted.keys() - {name for name, _ in steps} - {""}:
+            self._services.report(name, "")
         return steps
 
     def _record(self, name: str, step: _Write, answer: JSONObject) -> None:
         """Record the result of a step at once: if it waited for the watch, the step could be taken twice."""
-        if self._found is None:
+        found = self._services.found
+        if found is None:
             return
         if step.method == "DELETE":
-            self._found.pop(name, None)
+            found.pop(name, None)
         else:
-            self._found[name] = answer
+            found[name] = answer
 
     def _failed(self, name: str, step: _Write, error: ClusterError | Unreachable) -> bool:
         """Whether no retry is needed: after a conflict the watch delivers the change; a deleted one may be gone already."""
@@ -151,24 +133,12 @@ class Registrar:
         if isinstance(error, ClusterError) and error.code == 404 and step.method != "POST":
             return True
         if isinstance(error, ClusterError) and error.code == 403:
-            self._report(name, f"APIService {name} can't be {step.what}: {error.message}; {GRANT}")
+            self._services.report(name, f"APIService {name} can't be {step.what}: {error.message}; {GRANT}")
         else:
-            self._report(name, f"APIService {name} can't be {step.what}: {error}")
+            self._services.report(name, f"APIService {name} can't be {step.what}: {error}")
         return False
 
-    def _on_state(self, objects: Mapping[str, JSONObject], _: AbstractSet[str]) -> None:
-        self._found = dict(objects)
-        self._changed.set()
 
-    def _on_error(self, error: ClusterError | Unreachable | None) -> None:
-        if error is None:
-            self._report("", "")
-        elif isinstance(error, ClusterError) and error.code == 403:
-            self._report("", f"APIServices can't be watched: {error.message}; {GRANT}")
-        else:
-            self._report("", f"APIServices can't be watched: {error}")
-
-    def _report(self, name: str, problem: str) -> None:
-        """Log a problem once when it is new, not while it persists."""
-        if self._problems.changed(problem, name) and problem:
-            logger.warning("%s", problem)
+def _log(_name: str, problem: str) -> None:
+    if problem:
+        logger.warning("%s", problem)

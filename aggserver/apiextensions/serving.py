@@ -37,6 +37,7 @@ from aggserver.publish.table import TableConvertor
 from aggserver.registry.custom_resource import CustomResourceStrategy, StatusStrategy, read_fields
 from aggserver.registry.environment import Environment
 from aggserver.registry.gate import Gate
+from aggserver.registry.in_use import InUse
 from aggserver.registry.migration import Rewriter
 from aggserver.registry.ownership import NotConverted
 from aggserver.registry.resource_storage import ResourceStorage
@@ -102,6 +103,8 @@ class DefinitionResource:
         self._remember = remember
         self._fence = fence
         self._cacher: Cacher[StoredObject] | None = replacing._hand_over(definition) if replacing is not None else None
+        # Of those that share the cache.
+        self.in_use: InUse = replacing.in_use if replacing is not None and self._cacher is not None else InUse()
         self._stores: dict[str, Store] = {}
         self._atoms: dict[str, Atom] = {}
         self._schemas: dict[str, CompiledSchema] = dict(replacing._unchanged_schemas(definition)) if replacing is not None else {}
@@ -170,9 +173,14 @@ class DefinitionResource:
         """End the watches and free the cache. The objects stay in the store."""
         self._forget_conversions()
         if self._cacher is not None:
-            self._cacher.close()
+            self._give_up(self._cacher)
             self._cacher = None
         self._stores.clear()
+
+    def _give_up(self, cacher: Cacher[StoredObject]) -> None:
+        """End the watches of the cache, and close it after the requests that are under way: they need it."""
+        cacher.end_watches()
+        self.in_use.when_idle(cacher.close)
 
     def _hand_over(self, successor: Definition) -> Cacher[StoredObject] | None:
         """Pass on the cache, unless the successor has other selectable fields than those cached: then watches end.
@@ -186,7 +194,7 @@ class DefinitionResource:
             self._cacher.break_off()
             self._marks.changed(successor.name, content_digest(successor))
         if _selectable_paths(self.definition).keys() != _selectable_paths(successor).keys():
-            self._cacher.close()
+            self._give_up(self._cacher)
             return None
         if self._cacher is not None:
             self._cacher.reconsider()
@@ -464,6 +472,7 @@ class ServedVersion:
             selectable_fields=frozenset(_selectable_names(version)),
             deprecation=deprecation_warning(self._parent.definition, version),
             objects=self._parent.objects,
+            in_use=self._parent.in_use,
         )
 
     def _scale_scope(self, store: Store) -> ResourceScope:
@@ -482,6 +491,7 @@ class ServedVersion:
             deprecation=deprecation_warning(self._parent.definition, self._version),
             typed=True,
             objects=ScaleObjects(self._parent.objects, _conform_scale),
+            in_use=self._parent.in_use,
         )
         return replace(scope, kind="Scale", object_version="autoscaling/v1")
 

@@ -38,6 +38,8 @@ class StoredDefinitions(ComputedConverter):
     changes_metadata = False
 
     def at_once(self, obj: JSONObject, api_version: str) -> JSONObject:
+        if obj["apiVersion"] == API_VERSION:
+            obj["spec"].setdefault("preserveUnknownFields", True)  # what it means if it is not written
         obj["apiVersion"] = api_version
         _to_v1(obj["spec"])
         return obj

@@ -343,6 +343,9 @@ class Adoption:
             except AggserverError as error:
                 log.warning("the objects of %s, which is being deleted, can't be deleted yet: %s", definition, error)
                 await asyncio.sleep(_RETRY_SECONDS)
+            except Exception:  # or it would count as done
+                log.exception("the objects of %s, which is being deleted, can't be deleted yet", definition)
+                await asyncio.sleep(_RETRY_SECONDS)
             await asyncio.sleep(_LOOK_SECONDS)
         self._changed.set()
 

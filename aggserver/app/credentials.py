@@ -16,6 +16,7 @@ from pathlib import Path
 from aggserver import disk
 from aggserver.app.access import takes_anonymous
 from aggserver.app.pem_files import ServingPair, client_ca_files, client_ca_from, serving_files, serving_pair_from
+from aggserver.app.storage import files_last
 from aggserver.app.tasks import Task
 from aggserver.authentication.delegating import AuthenticationConfig, Authenticator, ClientCA, Tokens, TrustError
 from aggserver.authentication.user import PRIVILEGED_GROUP
@@ -34,9 +35,9 @@ log = logging.getLogger("aggserver.certificates")
 _ADMIN = "aggserver-admin"
 
 
-def keeper_in(folder: Path, names: SubjectNames, clock: Callable[[], float]) -> CertificateKeeper:
-    """folder: the data folder. clock: seconds since the epoch."""
-    return CertificateKeeper(FolderStore(folder / "certificates"), names, clock)
+def keeper_in(folder: Path, names: SubjectNames, clock: Callable[[], float], *, lasting: bool = True) -> CertificateKeeper:
+    """folder: the data folder. clock: seconds since the epoch. lasting: whether certificates survive a crash of the machine."""
+    return CertificateKeeper(FolderStore(folder / "certificates", lasting=lasting), names, clock)
 
 
 class Credentials:
@@ -57,7 +58,8 @@ class Credentials:
         self.authenticator = Authenticator(AuthenticationConfig(), tokens=tokens, anonymous=takes_anonymous(options))
         self.kubeconfig = folder / "kubeconfig"
         self._shared = options.kubeconfig_to_write
-        self._keeper = keeper_in(folder, names, clock)
+        self._lasting = files_last(options)
+        self._keeper = keeper_in(folder, names, clock, lasting=self._lasting)
         self._tls = tls
         self._clock = clock
         self.url = ""  # of the server, once it is published
@@ -86,7 +88,7 @@ class Credentials:
         admin = issue_client(self._certificates.ca, _ADMIN, [PRIVILEGED_GROUP], self._clock())
         config = kubeconfig.config(url, self.ca_bundle, admin.cert_pem, admin.key_pem)
         with disk.file_errors():
-            disk.replace(self.kubeconfig, kubeconfig.render(config))
+            disk.replace(self.kubeconfig, kubeconfig.render(config), lasting=self._lasting)
         if self._shared is not None:
             kubeconfig.write_into(self._shared, config)
 

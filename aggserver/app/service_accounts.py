@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from aggserver import disk
 from aggserver.app.errors import StartError
+from aggserver.app.storage import files_last
 from aggserver.authentication.tokens import TokenError
 from aggserver.authentication.user import UserInfo
 from aggserver.errors import AggserverError
@@ -120,7 +121,7 @@ class ServiceAccounts:
 
         with disk.file_errors():
             if not self._own_file.exists():
-                disk.replace(self._own_file, jws.new_key())
+                disk.replace(self._own_file, jws.new_key(), lasting=files_last(self._options))
             content = self._own_file.read_bytes()
         try:
             return jws.signing_key(content)

@@ -19,7 +19,7 @@ from typing import Any
 
 import aggserver
 from aggserver import disk
-from aggserver.admissionregistration.kinds import registration_kinds, registration_stores
+from aggserver.admissionregistration.served import registration_kinds, registration_stores
 from aggserver.apiextensions.controller import DefinitionController
 from aggserver.apiextensions.kind import definition_kind
 from aggserver.apiextensions.protection import DefinitionProtection
@@ -51,7 +51,7 @@ from aggserver.registry.store import Store
 from aggserver.schema.rules import RuleOptions
 from aggserver.server.serving import Server
 from aggserver.server.tls import TLSConfig
-from aggserver.standalone import kinds, kubeconfig, manifests, openid, seed
+from aggserver.standalone import kubeconfig, manifests, openid, resources, seed
 from aggserver.standalone.param_permissions import ParamPermissions
 from aggserver.standalone.sources import own_kinds
 from aggserver.standalone.token_reviews import TokenReviews, token_review_kind
@@ -139,6 +139,22 @@ async def _run(
             server.request_stop()
 
         told = asyncio.Event()
+
+        async def remove_ended() -> None:
+            await told.wait()
+            assert built_in is not None
+            from aggserver.controllers.pods.ended import remove_ended_pods
+
+            await remove_ended_pods(storage, built_in.store("", "pods"))
+
+        async def publish_endpoints() -> None:
+            await told.wait()
+            assert built_in is not None
+            from aggserver.controllers.server_endpoints import advertised, publish
+
+            if address := advertised(options.bind_address):
+                await publish(built_in.store, address, server.port)
+
         rare = {}
         if built_in is not None:
             rare = rare_controllers(storage, built_in, engine.installer, accounts, credentials)
@@ -151,6 +167,8 @@ async def _run(
             *controllers(options, engine, storage, namespace_store, lambda: credentials.ca_bundle, told, rare),
             *compaction(storage, options),
             *([("migration of stored objects", migrations.run)] if migrations is not None else []),
+            *([("removal of ended Pods", remove_ended)] if built_in is not None else []),
+            *([("endpoints of the server", publish_endpoints)] if built_in is not None else []),
             *([("watch of the parent process", stop_with_parent)] if options.exit_with_parent else []),
             give_back_memory(),
         )
@@ -269,10 +287,10 @@ def _install(
     protection = DefinitionProtection(engine.definitions.count_objects, everywhere=protect_definitions)
     params = ParamPermissions(access.authorizer, partial(own_kinds, engine.installer), registrations)
     own: list[Served] = [
-        kinds.namespace_kind(namespace_store, engine.admission),
+        resources.namespace_kind(namespace_store, engine.admission),
         definition_kind(crds, engine.admission.then(protection)),
         *registration_kinds(registrations, engine.admission.then(params)),
-        *kinds.review_kinds(access.reviewer, access.reviewer, engine.admission, time.time),
+        *resources.review_kinds(access.reviewer, access.reviewer, engine.admission, time.time),
         *(built_in.served() if built_in is not None else ()),
     ]
     own.sort(key=lambda served: (GROUPS.index(served.group), served.resource.name))  # the order of discovery

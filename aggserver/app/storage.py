@@ -18,7 +18,7 @@ from aggserver.storage.sqlite_file import FILE_NAME
 if TYPE_CHECKING:
     from aggserver.storage.etcd import EtcdStorage
 
-__all__ = ["IN_MEMORY", "compaction", "data_folder", "open_host_etcd", "open_storage"]
+__all__ = ["IN_MEMORY", "compaction", "data_folder", "files_last", "open_host_etcd", "open_storage"]
 
 IN_MEMORY = ":memory:"
 
@@ -38,6 +38,11 @@ def data_folder(data: str) -> Path:
         at = "" if str(error.filename) in (data, "None") else f" ({error.filename})"
         raise StartError(f"--data {shlex.quote(data)}: the folder can't be made or used: {why}{at}") from None
     return folder
+
+
+def files_last(options: Options) -> bool:
+    """Whether what is kept beside the data survives a crash of the machine, so that it waits for the disk: as the data does."""
+    return options.data != IN_MEMORY and options.sqlite_synchronous != "off"
 
 
 async def open_storage(options: Options) -> Storage:

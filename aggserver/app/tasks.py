@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from aggserver.meta.backoff import Backoff
+from aggserver.informers.kept_up import kept_up
 
 __all__ = ["Task", "supervise"]
-
-log = logging.getLogger("aggserver")
 
 # What logs call it, and a function that makes a new coroutine for each start.
 Task = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
@@ -29,7 +26,7 @@ class supervise:  # noqa: N801 - reads as a statement: `async with supervise(...
 
     async def __aenter__(self) -> None:
         for name, make in self._tasks:
-            self._running.append(asyncio.create_task(_kept_up(name, make)))
+            self._running.append(asyncio.create_task(kept_up(name, make)))
 
     def cancel(self) -> None:
         """Cancels all tasks; the end of the block waits for them."""
@@ -39,18 +36,3 @@ class supervise:  # noqa: N801 - reads as a statement: `async with supervise(...
     async def __aexit__(self, *_: object) -> None:
         self.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
-
-
-# The pauses before a failed task is restarted.
-_RESTART = Backoff(initial=1.0, longest=60.0)
-
-
-async def _kept_up(name: str, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    for pause in _RESTART.pauses():
-        try:
-            await make()
-        except Exception:
-            log.exception("%s failed, restarting it in %g s", name, pause)
-            await asyncio.sleep(pause)
-        else:
-            return

@@ -8,6 +8,8 @@ Source: k8s.io/apiserver pkg/authentication/request/x509/x509.go, v0.36.3; error
 Differs from Go: RSA keys under 2048 bits and CAs with Ed25519 keys are rejected, because the verifier of `cryptography` rejects
 them. Two kinds of certificates would be accepted, as by Go, but OpenSSL rejects them in the handshake: with no extended key usage
 but "any", and with a key usage that has neither digital signature nor key agreement.
+Certificates of X.509 version 1, which have no extensions (`openssl x509 -req` makes them), are verified here, since that verifier
+takes none: only directly against a root.
 """
 
 from __future__ import annotations
@@ -18,9 +20,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
+from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509 import verification
@@ -35,6 +40,7 @@ __all__ = [
     "PeerCertificate",
     "Roots",
     "VerifiedCertificate",
+    "is_signed_rightly",
     "request_problem",
     "user_from",
     "verify",
@@ -46,6 +52,11 @@ UID_OID = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")  # Kubernetes' attribute 
 # A connection is verified against two sets of roots, front proxy and client CA; while CAs are replaced, against the old and the
 # new ones. Beyond this number the oldest result is dropped, and computed again on demand.
 MAX_REMEMBERED = 4
+
+# Of the keys that the verifier of `cryptography` takes.
+_MIN_RSA_BITS = 2048
+_OF_ROOTS = (x509.BasicConstraints, x509.KeyUsage, x509.ExtendedKeyUsage)
+_FOR_CLIENTS = frozenset({ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE})
 
 # By the kind of the key.
 _WRONG_SIGNATURES = {
@@ -205,7 +216,7 @@ def _verify_now(peer: PeerCertificate, roots: Roots, now: float) -> VerifiedCert
     )
     intermediates = [_parse(der) for der in peer.chain]
     try:
-        chain = verifier.verify(leaf, intermediates).chain
+        chain = _version_1_chain(leaf, roots, now) or verifier.verify(leaf, intermediates).chain
     except verification.VerificationError as error:
         refusal, lasting = _refusal(leaf, (*intermediates, *roots.certificates), str(error), now)
         if lasting:
@@ -219,6 +230,51 @@ def _verify_now(peer: PeerCertificate, roots: Roots, now: float) -> VerifiedCert
         not_before=max(one.not_valid_before_utc.timestamp() for one in chain),
         not_after=min(one.not_valid_after_utc.timestamp() for one in chain),
     )
+
+
+def _version_1_chain(leaf: x509.Certificate, roots: Roots, now: float) -> list[x509.Certificate]:
+    """A certificate of version 1 with the root that signed it, and may sign; empty if it is of version 3, or none did.
+
+    It has no names and no usages, so that as in Go neither restricts what it is good for.
+    """
+    if leaf.version is not x509.Version.v1 or not _is_strong(leaf):
+        return []
+    for root in roots.certificates:
+        if _may_sign_clients(root) and _times_error(root, now) is None and _is_signed_by(leaf, root):
+            return [leaf, root]
+    return []
+
+
+def _is_strong(certificate: x509.Certificate) -> bool:
+    """Whether its key and the digest of its signature are of those that the verifier takes."""
+    try:
+        key, digest = certificate.public_key(), certificate.signature_hash_algorithm
+    except (ValueError, UnsupportedAlgorithm):
+        return False
+    if not isinstance(digest, (hashes.SHA256, hashes.SHA384, hashes.SHA512)):
+        return False
+    if isinstance(key, rsa.RSAPublicKey):
+        return key.key_size >= _MIN_RSA_BITS
+    return isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1))
+
+
+def _may_sign_clients(root: x509.Certificate) -> bool:
+    """Whether a root is a CA, and for clients. One with another critical extension could restrict it in ways unknown here."""
+    found: dict[type, Any] = {}
+    try:
+        for extension in root.extensions:
+            found[type(extension.value)] = extension.value
+            if extension.critical and not isinstance(extension.value, _OF_ROOTS):
+                return False
+    except ValueError:
+        return False
+    constraints, usage = found.get(x509.BasicConstraints), found.get(x509.KeyUsage)
+    purposes = found.get(x509.ExtendedKeyUsage)
+    if constraints is None or not constraints.ca or not _is_strong(root):
+        return False
+    if purposes is not None and not _FOR_CLIENTS.intersection(purposes):
+        return False
+    return usage is None or bool(usage.key_cert_sign)
 
 
 def _refusal(
@@ -300,11 +356,27 @@ def _parse(der: bytes) -> x509.Certificate:
             raise CertificateError(f"x509: malformed certificate: {error}") from error
 
 
+def is_signed_rightly(request: x509.CertificateSigningRequest) -> bool:
+    """Whether the request is signed with the key in it. SHA-1 counts, as in Go, where the library takes it for a wrong signature:
+    with it nobody gains more than to hold the key.
+
+    Raises ValueError, TypeError and UnsupportedAlgorithm.
+    """
+    key = request.public_key()
+    if not isinstance(request.signature_hash_algorithm, hashes.SHA1) or not isinstance(key, rsa.RSAPublicKey):
+        return request.is_signature_valid
+    try:
+        key.verify(request.signature, request.tbs_certrequest_bytes, padding.PKCS1v15(), request.signature_hash_algorithm)
+    except InvalidSignature:
+        return False
+    return True
+
+
 def request_problem(der: bytes) -> str:
     """Why this is no certificate signing request with a right signature; '' if it is one."""
     try:
         request = x509.load_der_x509_csr(der)
-        if request.is_signature_valid:
+        if is_signed_rightly(request):
             return ""
         return _WRONG_SIGNATURES.get(type(request.public_key()).__name__, "x509: signature is not valid")
     except UnsupportedAlgorithm:

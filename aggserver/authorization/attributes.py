@@ -23,7 +23,7 @@ KNOWN_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 
 
 class Attributes(NamedTuple):
-    """What a user wants to do: on a resource if `resource` is set, otherwise on a path. A tuple, because it is also a cache key.
+    """What a user wants to do, on a resource or on a path. A tuple, because it is also a cache key.
 
     field_selector, label_selector: as the client sent them, for list, watch and deletecollection; '' for other verbs.
     """
@@ -40,6 +40,11 @@ class Attributes(NamedTuple):
     field_selector: str = ""
     label_selector: str = ""
 
+    @property
+    def on_resource(self) -> bool:
+        """Not on a path. A resource may have no name, in a path like `/api/v1//nodes`, but no path has a version."""
+        return bool(self.resource or self.version)
+
 
 def review_body(attributes: Attributes) -> dict[str, Any]:
     """The SubjectAccessReview (authorization.k8s.io/v1) for these attributes."""
@@ -51,7 +56,7 @@ def review_body(attributes: Attributes) -> dict[str, Any]:
         spec["groups"] = list(user.groups)
     if user.extra:
         spec["extra"] = {key: list(values) for key, values in user.extra.items()}
-    if attributes.resource:
+    if attributes.on_resource:
         spec["resourceAttributes"] = _resource_attributes(attributes)
     else:
         spec["nonResourceAttributes"] = {"path": attributes.path, "verb": attributes.verb}
@@ -109,7 +114,7 @@ def _as_json(requirements: Sequence[Requirement]) -> list[dict[str, Any]]:
 def forbidden_message(attributes: Attributes) -> str:
     """`User "u" cannot get resource "r/sub" in API group "g" in the namespace "ns"`, or its form for cluster scope or a path."""
     who = f"User {quote(attributes.user.name)} cannot {attributes.verb}"
-    if not attributes.resource:
+    if not attributes.on_resource:
         return f"{who} path {quote(attributes.path)}"
     resource = f"{attributes.resource}/{attributes.subresource}" if attributes.subresource else attributes.resource
     where = f"in the namespace {quote(attributes.namespace)}" if attributes.namespace else "at the cluster scope"

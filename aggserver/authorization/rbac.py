@@ -62,13 +62,13 @@ class PolicyRule:
         return {**{name: list(values) for name, values in members.items() if values}, "verbs": list(self.verbs)}
 
     def allows(self, attributes: Attributes) -> bool:
-        return self.concerns(attributes) and (not attributes.resource or not self.names or attributes.name in self.names)
+        return self.concerns(attributes) and (not attributes.on_resource or not self.names or attributes.name in self.names)
 
     def concerns(self, attributes: Attributes) -> bool:
         """Whether it allows this for some object: `allows` without regard to the object's name."""
         if not _has(self.verbs, attributes.verb):
             return False
-        if not attributes.resource:
+        if not attributes.on_resource:
             return any(covers_path(path, attributes.path) for path in self.paths)
         if not _has(self.groups, attributes.group):
             return False
@@ -209,12 +209,12 @@ class Policy:
     def _answer(self, attributes: Attributes) -> _Answer:
         user, verb, namespace = attributes.user, attributes.verb, attributes.namespace
         of_resource = (attributes.group, attributes.resource, attributes.subresource, namespace)
-        what = (verb, *of_resource) if attributes.resource else (verb, attributes.path)
+        what = (verb, *of_resource) if attributes.on_resource else (verb, attributes.path)
         key = (user.name, user.groups, *what)
         answer = self._answers.get(key)
         if answer is None:
             granted = [each for each in self.found(user, namespace).granted if each.rule.concerns(attributes)]
-            answer = tuple((each.rule.names if attributes.resource else (), each.reason) for each in granted)
+            answer = tuple((each.rule.names if attributes.on_resource else (), each.reason) for each in granted)
             if _may_be_kept(user, *what):
                 if len(self._answers) >= _KEPT_QUESTIONS:
                     self._answers.clear()

@@ -18,6 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from aggserver.authentication.x509 import is_signed_rightly
+
 __all__ = [
     "BACKDATE_SECONDS",
     "KeyPair",
@@ -111,7 +113,7 @@ def sign_request(
     """
     try:
         request = x509.load_pem_x509_csr(request_pem)
-        if not request.is_signature_valid:
+        if not is_signed_rightly(request):
             raise SigningRequestError("unable to verify certificate request signature")
         extensions: list[tuple[x509.ExtensionType, bool]] = []
         if not _KEY_USAGES.isdisjoint(usages):

@@ -34,10 +34,14 @@ class CertificateStore(Protocol):
 
 
 class FolderStore:
-    """A folder on disk: 0700, files 0600, each replaced atomically. Other files in the folder are left alone."""
+    """A folder on disk: 0700, files 0600, each replaced atomically. Other files in the folder are left alone.
 
-    def __init__(self, path: Path) -> None:
+    lasting: whether they survive a crash of the machine.
+    """
+
+    def __init__(self, path: Path, *, lasting: bool = True) -> None:
         self.path = path
+        self._lasting = lasting
 
     async def load(self) -> dict[str, bytes]:
         return {name: (self.path / name).read_bytes() for name in NAMES if (self.path / name).is_file()}
@@ -45,6 +49,6 @@ class FolderStore:
     async def save(self, files: dict[str, bytes]) -> None:
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name, content in files.items():
-            disk.replace(self.path / name, content)
+            disk.replace(self.path / name, content, lasting=self._lasting)
         for name in NAMES - files.keys():
             (self.path / name).unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from aggserver.admission.chain import CREATE, DELETE, UPDATE, Attributes, BoundChain, OneVersion
+from aggserver.admission.chain import CREATE, DELETE, UPDATE, Attributes, BoundChain
 from aggserver.authentication.user import ALL_AUTHENTICATED, UserInfo
 from aggserver.controllers.garbage.owner_graph import OwnerKind, OwnerResource
 from aggserver.controllers.stored_pages import pages
@@ -203,7 +203,7 @@ class InternalClient:
             name=name,
             dry_run=False,
             options=options,
-            objects=scope.objects or OneVersion(scope.conform),
+            objects=scope.admitted,
         )
         return scope.admission.bind(attributes)
 

@@ -69,7 +69,7 @@ class Dispatcher:
         if not info.is_resource_request:
             return await self._dispatch_non_resource(request)
         served = self._installer.find(info.group, info.version, info.resource)
-        if request.path.startswith("//"):
+        if request.path.startswith(("//", "/apis//")):  # the core group is not below /apis
             return page_not_found()
         if served is None or not _scope_fits(served, info):
             if served is not None and served.built_in and _lists_across_namespaces(served, info):
@@ -104,7 +104,11 @@ class Dispatcher:
             raise errors.bad_request("name must be provided")
         context = Context(request.user, info.namespace, request.warnings, name=info.name)
         # `rest` has the protocol of every verb of its scope.
-        return await self._verbs[info.verb](scope, scope.rest, context, request)
+        verb = self._verbs[info.verb]
+        if scope.in_use is None:
+            return await verb(scope, scope.rest, context, request)
+        with scope.in_use:
+            return await verb(scope, scope.rest, context, request)
 
     async def _dispatch_non_resource(self, request: Request) -> AnyResponse:
         path = request.path

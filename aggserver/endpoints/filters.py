@@ -1,6 +1,6 @@
 """The filters, in the order a request passes them, and `application`, which sends the responses as ASGI messages.
 
-    application      ASGI in and out; panic recovery, audit id, the headers of every response, gzip, metrics
+    application      ASGI in and out; panic recovery, audit id, the headers of every response, gzip, metrics, a line of the log
     request_info     parses the URL
     deadline         limits the time until the client has taken the response
     authentication   sets the user and removes the identity headers
@@ -27,7 +27,7 @@ from typing import Protocol, TypeAlias
 from aggserver.authentication.delegating import Authenticator
 from aggserver.authentication.user import ANONYMOUS
 from aggserver.authorization.delegating import HEALTH_PATHS, Authorizer
-from aggserver.endpoints import access, compression, negotiation, websocket
+from aggserver.endpoints import access, compression, negotiation, request_log, websocket
 from aggserver.endpoints import request_info as info_module
 from aggserver.endpoints.impersonation import impersonate
 from aggserver.endpoints.negotiation import MediaType
@@ -49,7 +49,7 @@ from aggserver.endpoints.request import (
     StreamResponse,
 )
 from aggserver.endpoints.turns import Turns
-from aggserver.meta import duration, errors
+from aggserver.meta import codec, duration, errors
 from aggserver.meta.errors import StatusError
 
 __all__ = ["Observer", "application", "chain"]
@@ -121,8 +121,11 @@ def application(handler: Handler, chained: Mapping[str, Filter], observer: Obser
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        started = asyncio.get_running_loop().time()
+        clock = asyncio.get_running_loop().time
+        started = clock()
         request = Request(scope, receive)
+        if request_log.is_on():
+            send = request_log.logging_sender(request, send, clock, started)
         request.audit_id = request.header(b"audit-id") or new_audit_id()
         try:
             done = await _in_time(request, send, _exchange(handler, observer, turns, request, send))
@@ -130,7 +133,7 @@ def application(handler: Handler, chained: Mapping[str, Filter], observer: Obser
             for tell in request.answered:
                 tell()
         if done is not None:
-            observer.request_done(request, done[0], asyncio.get_running_loop().time() - started, done[1])
+            observer.request_done(request, done[0], clock() - started, done[1])
 
     return websocket.with_websockets(app)
 
@@ -146,9 +149,13 @@ async def _in_time(request: Request, send: Send, exchange: Awaitable[_Done]) -> 
             log.info("response broken off at its timeout: %s %s audit-id=%s", request.method, request.path, request.audit_id)
             return 504, 0
     late = errors.timeout("request did not complete within the allotted timeout")
+    # Upstream gives up on whoever negotiates the form: it encodes the Status alone, and Go guesses the type of what is sent.
+    told = late.status()
+    status = {name: told[name] for name in ("metadata", "status", "message", "reason")}
+    body = codec.encode_json({**status, "details": {}, "code": late.code}) + b"\n"
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_TIMEOUT_RESPONSE_SECONDS):
-            return await _send_failure(request, status_response(request, late), send)
+            return await _send_failure(request, Response(504, body, PLAIN_TEXT), send)
     return 504, 0
 
 
@@ -216,6 +223,7 @@ def status_response(request: Request, error: StatusError) -> Response:
         media = negotiation.for_plain(request)
     except StatusError:
         media = MediaType(pretty=True)
+    request.failure = (error.reason, error.message)
     body, content_type = media.encode(error.status())
     headers = [(b"retry-after", b"%d" % error.retry_after)] if error.retry_after else []
     return Response(error.code, body, content_type, headers)

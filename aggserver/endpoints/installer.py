@@ -8,10 +8,11 @@ change replaces the mapping as a whole, and `generation` counts the changes, for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from aggserver.admission.chain import Chain, ResourceObjects
+from aggserver.admission.chain import Chain, OneVersion, ResourceObjects
 from aggserver.meta import versions
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
@@ -40,6 +41,7 @@ class ResourceScope:
     built_in: whether upstream registers routes for this resource, by method and path. Then a request without a route, HEAD among
         them, gets 405 with upstream's words for it.
     objects: its versions, for admission; None if it has one version and no defaults but those of `conform`.
+    in_use: entered for each request; None for what is served for ever.
     """
 
     info: ResourceInfo
@@ -57,6 +59,12 @@ class ResourceScope:
     built_in: bool = False
     objects: ResourceObjects | None = None
     type_name: str = ""
+    in_use: AbstractContextManager[None] | None = None
+
+    @property
+    def admitted(self) -> ResourceObjects:
+        """The objects, as admission needs them."""
+        return self.objects or OneVersion(self.conform, self.type_name)
 
     @classmethod
     def of(
@@ -75,6 +83,7 @@ class ResourceScope:
         built_in: bool = False,
         objects: ResourceObjects | None = None,
         type_name: str = "",
+        in_use: AbstractContextManager[None] | None = None,
     ) -> ResourceScope:
         """A scope whose objects are of the resource's own kind."""
         return cls(
@@ -93,6 +102,7 @@ class ResourceScope:
             built_in=built_in,
             objects=objects,
             type_name=type_name,
+            in_use=in_use,
         )
 
 

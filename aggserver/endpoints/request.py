@@ -68,6 +68,7 @@ class Request:
         "audit_id",
         "authorizer",
         "begun",
+        "failure",
         "headers",
         "http_version",
         "info",
@@ -105,6 +106,8 @@ class Request:
         self.warnings = Warnings()
         self.allotted = asyncio.Timeout(None)  # until the response has been sent; no limit for a long-running request
         self.begun = False  # whether the head of the response has been sent
+        # (reason, message) of the Status that is the response. Not the exception: its traceback leads back here.
+        self.failure: tuple[str, str] | None = None
         self.answered: list[Callable[[], None]] = []  # called when the response has been sent, or the client has gone
 
     def header(self, name: bytes) -> str:

@@ -36,6 +36,7 @@ from aggserver.registry.views import Views
 
 if TYPE_CHECKING:
     from aggserver.kinds.admission import KindDefaults
+    from aggserver.kinds.admitted import KindObjects
     from aggserver.kinds.pods import Bindings
 
 __all__ = ["Kinds", "ServedKind"]
@@ -106,6 +107,18 @@ class Kinds:
         if kind not in self._stores:
             self._stores[kind] = self._made(kind)
         return self._stores[kind]
+
+    def objects_of(self, kind: BuiltInKind) -> KindObjects | None:
+        """Its versions, for admission; None for a kind with one."""
+        kinds = self._versions(kind)
+        if len(kinds) == 1:
+            return None
+        from aggserver.kinds.admitted import KindObjects
+        from aggserver.kinds.strategy import type_conformer
+        from aggserver.kinds.versions import CONVERTERS
+
+        conforms = {each: of_kind(each.name, type_conformer(each.type_name)) for each in kinds}
+        return KindObjects(conforms, CONVERTERS[kind.stored[0], kind.plural])
 
     def end_watches(self) -> None:
         """End all watches, since the server stops."""
@@ -310,6 +323,7 @@ class ServedKind:
             deprecation=kind.deprecated,
             typed=True,
             built_in=True,
+            objects=self._kinds.objects_of(kind),
             type_name=kind.type_name,
         )
 

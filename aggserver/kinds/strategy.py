@@ -20,7 +20,7 @@ from aggserver.kinds.jobs import job_status_problems
 from aggserver.kinds.kind_rules import kind_problems
 from aggserver.kinds.pod_updates import changed_annotations
 from aggserver.kinds.warnings import warnings
-from aggserver.merge import fieldset, kinds
+from aggserver.merge import fieldset, go_types
 from aggserver.merge.atom import Atom
 from aggserver.merge.fieldset import FieldSet
 from aggserver.merge.managed_fields import FieldManager
@@ -116,7 +116,7 @@ class KindStrategy(StrategyDefaults):
             self.convert,
             self.subresource,
             dict.fromkeys(kind.versions, resets) if resets else {},
-            lambda: kinds.zero(kind.type_name),
+            lambda: go_types.zero(kind.type_name),
         )
 
     def _resets(self) -> FieldSet:
@@ -293,7 +293,7 @@ def _atom_of(kind: BuiltInKind) -> Callable[[str], Atom]:
 
     def atom(api_version: str) -> Atom:
         group, version = parse_group_version(api_version)
-        return kinds.of_type(type_name(group, version, kind.name))
+        return go_types.of_type(type_name(group, version, kind.name))
 
     return atom
 

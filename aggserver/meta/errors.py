@@ -128,7 +128,7 @@ def unauthorized() -> StatusError:
 def forbidden(group: str, resource: str, name: str, why: str) -> StatusError:
     """403 for a resource request. why: the text after `is forbidden: `."""
     what = qualified(resource, group)
-    if not resource:
+    if not resource and not group:
         message = f"forbidden: {why}"
     elif name:
         message = f"{what} {quote(name)} is forbidden: {why}"

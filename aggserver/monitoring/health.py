@@ -2,7 +2,7 @@
 
 The reason of a failed check is withheld from the summary, which anybody may read, and given at the check's own path, which
 needs a permission. `routes.py` serves both.
-Source: k8s.io/apiserver pkg/server/healthz/healthz.go, v0.36.3.
+Source: k8s.io/apiserver pkg/server/healthz/healthz.go, k8s.io/component-base metrics/prometheus/slis, v0.36.3.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ class HealthChecks:
     _readyz: dict[str, Check] = field(default_factory=dict)
     _warnings: dict[str, Check] = field(default_factory=dict)
     _shutting_down: bool = False
+    # By name and endpoint: whether it passed when it was last looked at, and how often it has passed and failed.
+    _last: dict[tuple[str, str], bool] = field(default_factory=dict)
+    _counts: dict[tuple[str, bool, str], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.add("ping", lambda: None)
@@ -63,7 +66,10 @@ class HealthChecks:
         for name, check in self.of(endpoint).items():
             if name in unknown:
                 lines.append(f"[+]{name} excluded: ok\n")
-            elif why := check():
+                continue
+            why = check()
+            self._count(name, endpoint, passed=not why)
+            if why:
                 failures[name] = why
                 lines.append(f"[-]{name} failed: reason withheld\n")
             elif self.warning(name):
@@ -77,3 +83,26 @@ class HealthChecks:
             log.info("%s check failed: %s", endpoint, "; ".join(f"{name}: {why}" for name, why in failures.items()))
             return False, f"{''.join(lines)}{endpoint} check failed\n"
         return True, f"{''.join(lines)}{endpoint} check passed\n" if verbose else "ok"
+
+    def _count(self, name: str, endpoint: str, *, passed: bool) -> None:
+        self._last[name, endpoint] = passed
+        counted = name, passed, endpoint
+        self._counts[counted] = self._counts.get(counted, 0) + 1
+
+    def exposition(self) -> str:
+        """The metrics of the checks, in the text format of Prometheus, for what is reckoned from them: how available it was."""
+        lines = []
+        if self._last:
+            lines += _family("kubernetes_healthcheck", "gauge", "This metric records the result of a single healthcheck.")
+            for (name, endpoint), passed in sorted(self._last.items()):
+                lines.append(f'kubernetes_healthcheck{{name="{name}",type="{endpoint}"}} {int(passed)}\n')
+            lines += _family("kubernetes_healthchecks_total", "counter", "This metric records the results of all healthcheck.")
+            # By the labels in the order of their names, `error` before `success`.
+            for (name, passed, endpoint), count in sorted(self._counts.items()):
+                labels = f'name="{name}",status="{"success" if passed else "error"}",type="{endpoint}"'
+                lines.append(f"kubernetes_healthchecks_total{{{labels}}} {count}\n")
+        return "".join(lines)
+
+
+def _family(name: str, kind: str, about: str) -> list[str]:
+    return [f"# HELP {name} [STABLE] {about}\n", f"# TYPE {name} {kind}\n"]

@@ -56,7 +56,7 @@ APPLY_TYPES = frozenset({"application/apply-patch+yaml", "application/apply-patc
 # Paths that are counted by name, in the label `subresource` as upstream does. All other paths without a resource are counted as
 # "".
 COUNTED_PATHS = frozenset(
-    {"/", "/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
+    {"/", "/api", "/apis", "/healthz", "/livez", "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
 )
 
 RequestKey = tuple[str, str, str, str, str, str, str]

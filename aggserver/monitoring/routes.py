@@ -1,4 +1,4 @@
-"""The paths that belong to no API: `/healthz`, `/livez`, `/readyz`, `/metrics`, `/version` and the index at `/`.
+"""The paths that belong to no API: `/healthz`, `/livez`, `/readyz`, `/metrics`, `/metrics/slis`, `/version` and the index at `/`.
 
 `application` makes one ASGI application of them, which takes every path that is neither a resource's nor discovery's. Bodies are
 byte for byte those of kube-apiserver, because load balancers, kubelets and scripts match on them.
@@ -25,6 +25,9 @@ __all__ = ["application", "version_info"]
 
 # The release whose behaviour is served. kubectl compares it with its own and warns past one minor version of skew.
 KUBERNETES_VERSION = "1.36.3"
+
+# Of Prometheus' text format, as Go's library names it.
+_TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
 
 TEXT_HEADERS = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
 
@@ -53,7 +56,7 @@ def version_info(version: str) -> dict[str, str]:
 def application(checks: HealthChecks, metrics: Metrics, paths: Callable[[], Iterable[str]], version: str) -> ASGIApp:
     """The ASGI application. paths: lists what else is served, for the index. version: aggserver's own."""
     info = _raw_json(version_info(version))
-    own = ["/healthz", "/livez", "/metrics", "/readyz", "/version"]
+    own = ["/healthz", "/livez", "/metrics", "/metrics/slis", "/readyz", "/version"]
 
     async def summary(request: Request) -> Response:
         endpoint = request.url.path.strip("/")
@@ -81,7 +84,11 @@ def application(checks: HealthChecks, metrics: Metrics, paths: Callable[[], Iter
     async def show_metrics(_: Request) -> Response:
         return Response(metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
 
-    routes = [Route("/version", show_version), Route("/version/", show_version), Route("/metrics", show_metrics)]
+    async def show_slis(_: Request) -> Response:
+        return Response(checks.exposition(), headers={"Content-Type": _TEXT_FORMAT})
+
+    routes = [Route("/version", show_version), Route("/version/", show_version)]
+    routes += [Route("/metrics", show_metrics), Route("/metrics/slis", show_slis)]
     for endpoint in ("healthz", "livez", "readyz"):
         routes += [Route(f"/{endpoint}", summary), Route(f"/{endpoint}/", summary), Route(f"/{endpoint}/{{check:path}}", single)]
     app: ASGIApp = Starlette(routes=[*routes, Route("/{rest:path}", index)])

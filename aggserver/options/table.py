@@ -214,9 +214,9 @@ class Options:
     sqlite_synchronous: str = _option(
         "full",
         "sqlite-synchronous",
-        convert.one_of("full", "normal"),
+        convert.one_of("full", "normal", "off"),
         _STORAGE,
-        "full: a write is on disk before it is answered; normal: faster, but a power failure may lose the last writes",
+        "full: a write is on disk before it is answered; normal: faster, but a power failure may lose the last ones; off: or all",
         metavar="MODE",
         commands=BOTH,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from aggserver.merge import fieldset, kinds
+from aggserver.merge import fieldset, go_types
 from aggserver.merge.managed_fields import FieldManager
 from aggserver.merge.managers import no_other_version
 from aggserver.meta import errors
@@ -43,9 +43,9 @@ def own_fields(info: ResourceInfo, type_name: str, subresource: str = "", *, res
     return FieldManager(
         info.api_version,
         info.kind,
-        lambda api_version: kinds.of_type(type_name),
+        lambda api_version: go_types.of_type(type_name),
         no_other_version,
         subresource,
         {info.api_version: {fieldset.field(name): {} for name in resets}} if resets else {},
-        lambda: kinds.zero(type_name),
+        lambda: go_types.zero(type_name),
     )

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from aggserver.merge import kinds
+from aggserver.merge import go_types
 from aggserver.merge.managed_fields import FieldManager, set_entries
 from aggserver.merge.managers import no_other_version
 from aggserver.merge.scale_owners import ScaleOwners
@@ -40,7 +40,7 @@ __all__ = ["ScaleStore", "StatusStore"]
 
 _TYPE = "autoscaling/v1.Scale"
 _SCALE = lookup(_TYPE)
-_FIELDS = FieldManager("autoscaling/v1", "Scale", lambda api_version: kinds.of_type(_TYPE), no_other_version, "scale")
+_FIELDS = FieldManager("autoscaling/v1", "Scale", lambda api_version: go_types.of_type(_TYPE), no_other_version, "scale")
 
 # Stands for an unset spec.replicas in the Scale that is patched, so that a patch which doesn't set it is noticed. The least
 # int32, as upstream.

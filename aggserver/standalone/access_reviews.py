@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 
 from aggserver.authentication.user import UserInfo
 from aggserver.authorization.attributes import Attributes
-from aggserver.meta.field import FieldError, Path, invalid, required
-from aggserver.meta.json_types import JSONMapping
+from aggserver.meta.field import FieldError, Path, RawJSON, invalid, required
+from aggserver.meta.golang import struct_to_json
+from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.meta.selectors import FieldSelector, LabelSelector, SelectorError
 from aggserver.scheme.selectors import field_requirement, label_requirement
 from aggserver.scheme.types import lookup
@@ -44,8 +45,17 @@ def problems(kind: str, obj: JSONMapping) -> list[FieldError]:
 
 def _metadata_problems(metadata: JSONMapping, ignored: str, why: str) -> list[FieldError]:
     given = {name: value for name, value in metadata.items() if value and name not in ignored.split()}
-    in_order = {name: metadata[name] for name in lookup("meta/v1.ObjectMeta").members if name in metadata}
-    return [invalid(Path("metadata"), in_order, why)] if given else []
+    if not given:
+        return []
+    in_order = _as_declared(metadata, "ObjectMeta")
+    if metadata.get("managedFields"):
+        in_order["managedFields"] = [_as_declared(entry, "ManagedFieldsEntry") for entry in metadata["managedFields"]]
+    return [invalid(Path("metadata"), RawJSON(struct_to_json(in_order)), why)]
+
+
+def _as_declared(value: JSONMapping, name: str) -> JSONObject:
+    """The members in the order in which Go declares, and so writes, those of a type."""
+    return {member: value[member] for member in lookup(f"meta/v1.{name}").members if member in value}
 
 
 def _spec_problems(spec: JSONMapping, *, names_user: bool) -> Errors:

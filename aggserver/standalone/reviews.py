@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from aggserver.authorization.delegating import Authorizer
 from aggserver.authorization.standalone import RuleResolver
+from aggserver.merge.managed_fields import FieldManager
 from aggserver.meta import codec, errors, times
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
@@ -23,7 +24,7 @@ from aggserver.registry.stored import StoredObject
 if TYPE_CHECKING:
     from aggserver.authorization.rbac import PolicyRule
 
-__all__ = ["ACCESS_REVIEWS", "AccessReviews", "SelfSubjectReviews", "SelfSubjectRulesReviews"]
+__all__ = ["ACCESS_REVIEWS", "AccessReviews", "SelfSubjectReviews", "SelfSubjectRulesReviews", "admit"]
 
 _GROUP = "authorization.k8s.io"
 # Bytes of a body whose selectors are not read on the event loop: a megabyte of them takes a second.
@@ -42,8 +43,12 @@ class SelfSubjectReviews:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        info = ResourceInfo("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", "", namespaced=False)
+        self._fields = own_fields(info, "authentication/v1.SelfSubjectReview")
 
     async def create(self, request: WriteRequest, obj: JSONObject) -> StoredObject:
+        await admit(request, obj, self._fields, self._clock())
+        await request.admission.validate(obj, None)
         metadata = {"creationTimestamp": times.format_time(self._clock())}
         return _answer({**_type_of(obj), "metadata": metadata, "status": {"userInfo": request.context.user.to_json()}})
 
@@ -64,14 +69,13 @@ class AccessReviews:
     async def create(self, request: WriteRequest, obj: JSONObject) -> StoredObject:
         from aggserver.standalone import access_reviews
 
-        metadata = obj["metadata"]
-        preparation.place_in_namespace(metadata, request.context.namespace, namespaced=ACCESS_REVIEWS[self._kind])
-        owned = {**_type_of(obj), "metadata": metadata, "spec": obj.get("spec") or {}}
-        self._fields.update(None, owned, request.options.field_manager, times.format_time(self._clock()))
-        problems = access_reviews.problems(self._kind, owned)
+        await admit(request, obj, self._fields, self._clock())
+        spec = obj["spec"] = obj.get("spec") or {}
+        problems = access_reviews.problems(self._kind, obj)
         if problems:
-            raise errors.invalid(_GROUP, self._kind, "", problems)
-        spec = owned["spec"]
+            # Without its kind, which upstream's internal objects do not know.
+            raise errors.invalid(_GROUP, "", "", problems)
+        await request.admission.validate(obj, None)
         who = request.context.user if self._kind == "SelfSubjectAccessReview" else access_reviews.user(spec)
         decision = await self._authorizer.authorize(access_reviews.attributes(spec, who))
         status: JSONObject = {"allowed": decision.allowed}
@@ -83,19 +87,27 @@ class AccessReviews:
         )
         if trouble:
             status["evaluationError"] = trouble
-        return _answer({**owned, "status": status})
+        return _answer({**obj, "status": status})
 
 
 class SelfSubjectRulesReviews:
-    """authorization.k8s.io/v1 SelfSubjectRulesReview. As upstream, paths that a flag opens to everyone are not listed."""
+    """authorization.k8s.io/v1 SelfSubjectRulesReview. As upstream, paths that a flag opens to everyone are not listed.
 
-    def __init__(self, resolver: RuleResolver) -> None:
+    clock: seconds since the epoch.
+    """
+
+    def __init__(self, resolver: RuleResolver, clock: Callable[[], float]) -> None:
         self._resolver = resolver
+        self._clock = clock
+        info = ResourceInfo(_GROUP, "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", "", namespaced=False)
+        self._fields = own_fields(info, "authorization/v1.SelfSubjectRulesReview")
 
     async def create(self, request: WriteRequest, obj: JSONObject) -> StoredObject:
+        await admit(request, obj, self._fields, self._clock())
         namespace = (obj.get("spec") or {}).get("namespace")
         if not namespace:
             raise errors.bad_request("no namespace on request")
+        await request.admission.validate(obj, None)
         rules, incomplete, trouble = await self._resolver.rules_for(request.context.user, namespace)
         status: JSONObject = {
             "resourceRules": [_resource_rule(rule) for rule in rules if rule.resources],
@@ -105,6 +117,16 @@ class SelfSubjectRulesReviews:
         if trouble:
             status["evaluationError"] = trouble
         return _answer({**_type_of(obj), "metadata": {}, "spec": {}, "status": status})
+
+
+async def admit(request: WriteRequest, obj: JSONObject, fields: FieldManager, now: float) -> None:
+    """What upstream does with the object of every create before the resource has a say. Mutating webhooks may change it."""
+    metadata = obj["metadata"]
+    preparation.drop_system_fields(metadata)
+    namespace = request.context.namespace
+    preparation.place_in_namespace(metadata, namespace, namespaced=bool(namespace))
+    fields.update(None, obj, request.options.field_manager, times.format_time(now))
+    await request.admission.mutate(obj, None)
 
 
 def _resource_rule(rule: PolicyRule) -> JSONObject:

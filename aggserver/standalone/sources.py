@@ -13,6 +13,7 @@ from functools import partial
 from aggserver.admission.sources import Collection, Sources, StoredParams, param_kinds
 from aggserver.endpoints.installer import Installer
 from aggserver.informers.informer import Informer
+from aggserver.informers.kept_up import kept_up
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.meta.versions import parse_group_version
@@ -115,7 +116,8 @@ class _FollowedParams:
         self._params.exists = True
         self._params.namespaced = store.strategy.info.namespaced
         self._informer = _informer(store, self._params)
-        self._task = asyncio.create_task(self._informer.run())
+        name = f"watch of {store.strategy.info.resource}, params of policies,"
+        self._task = asyncio.create_task(kept_up(name, self._informer.run))
 
     async def known(self, wait_seconds: float) -> StoredParams:
         if not self._params.is_known:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from aggserver.admission.chain import Chain
 from aggserver.authentication.tokens import TokenError
 from aggserver.endpoints.fixed import FixedResource
-from aggserver.meta import codec, errors, times
+from aggserver.meta import codec, errors
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.publish.table import TableConvertor
 from aggserver.registry.own_kinds import conformer, own_fields
 from aggserver.registry.rest import WriteRequest
 from aggserver.registry.stored import StoredObject
+from aggserver.standalone.reviews import admit
 
 if TYPE_CHECKING:
     from aggserver.authentication.account_tokens import AccountTokens
@@ -30,7 +31,14 @@ _INFO = ResourceInfo("authentication.k8s.io", "v1", "tokenreviews", "TokenReview
 def token_review_kind(reviews: TokenReviews, admission: Chain) -> FixedResource:
     conform = conformer("authentication/v1.TokenReview")
     return FixedResource(
-        _INFO, reviews, admission, singular="tokenreview", verbs=("create",), table=TableConvertor([]), conform=conform
+        _INFO,
+        reviews,
+        admission,
+        singular="tokenreview",
+        verbs=("create",),
+        table=TableConvertor([]),
+        conform=conform,
+        type_name="authentication/v1.TokenReview",
     )
 
 
@@ -44,10 +52,8 @@ class TokenReviews:
         self._clock = clock
 
     async def create(self, request: WriteRequest, obj: JSONObject) -> StoredObject:
-        obj["spec"] = obj.get("spec") or {}
-        self._FIELDS.update(None, obj, request.options.field_manager, times.format_time(self._clock()))
-        await request.admission.mutate(obj, None)
-        spec = obj["spec"]
+        await admit(request, obj, self._FIELDS, self._clock())
+        spec = obj["spec"] = obj.get("spec") or {}
         if not spec.get("token"):
             raise errors.bad_request("token is required for TokenReview in authentication")
         await request.admission.validate(obj, None)

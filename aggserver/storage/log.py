@@ -63,9 +63,9 @@ class Stale(Exception):
 
 
 def plan(write: PendingWrite, head: Head | None, revision: int, guarding: Head | None = None) -> Event:
-    """The event of `write` for a key at `head` (None: does not exist), at `revision`. Raises PreconditionFailed, NotFound or Stale.
+    """The event of `write` for a key at `head` (None: does not exist), at `revision`.
 
-    guarding: the head of the guard's key.
+    Raises PreconditionFailed, NotFound or Stale. guarding: the head of the guard's key.
     """
     if write.guard is not None and write.guard.revision != (0 if guarding is None else guarding.revision):
         raise PreconditionFailed(write.guard.key)

@@ -144,7 +144,7 @@ class Past(Generic[T]):
             await asyncio.sleep(0)
 
     async def next(self) -> list[WatchEvent[T]] | None:
-        """The next part, of about `PastSources.part` bytes, possibly empty. None after the last, at `upto` or the newest revision.
+        """The next part, of about `PastSources.part` bytes, possibly empty. None after the last, at `upto` or the newest.
 
         Raises StorageError: Compacted if the store has compacted it meanwhile, Corrupt if an object can't be read.
         """

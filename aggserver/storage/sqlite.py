@@ -87,7 +87,8 @@ class SQLiteStorage:
     """A `Storage` in the file at `path`, which is created if it doesn't exist.
 
     The file must be on a local disk (WAL needs shared memory), and one server uses it at a time. synchronous: with `normal`,
-    commits don't wait for the disk; then a power failure, but not a kill, may lose the last ones. It never damages the file.
+    commits don't wait for the disk; then a power failure, but not a kill, may lose the last ones. It never damages the file, but
+    may with `off`, with which nothing waits for the disk.
     """
 
     def __init__(self, path: Path, synchronous: str = "full") -> None:
@@ -121,6 +122,7 @@ class SQLiteStorage:
         self._writer = SQLiteWriter(open_to_write(self._path, self._synchronous, was_there=is_marked(self._lock)))
         mark(self._lock)
         self._reading = connect(self._path)
+        self._reading.execute(f"PRAGMA synchronous = {self._synchronous}")  # it makes checkpoints
         self._local = connect(self._path)
         self._checkpointer = Checkpointer(self._path, self._reading, self._reader)
         try:

@@ -197,23 +197,23 @@ def open_to_write(
 ) -> sqlite3.Connection:
     """A connection for writing. Creates the file or updates its schema if necessary. The caller must hold the lock.
 
-    synchronous: `full` or `normal`, see sqlite.org/pragma.html#pragma_synchronous. was_there: the file must exist.
+    synchronous: `full`, `normal` or `off`, see sqlite.org/pragma.html#pragma_synchronous. was_there: the file must exist.
     Raises Unavailable, sqlite3.Error, OSError; then the file is unchanged.
     """
     _check_log(path)
     if not path.exists():
         if was_there:
             raise Unavailable(f"the store {path} was there and is missing now: {_LOST} {path}.lock")
-        _make(path, steps)
+        _make(path, steps, lasting=synchronous != "off")
     elif not path.stat().st_size:
         raise Unavailable(f"the store {path} is an empty file: {_LOST} it and {path}.lock")
     os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))  # its error is clearer than SQLite's
     connection = connect(path)
     try:
         version = _version(connection, path, len(steps))
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
         if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise Unavailable(f"the store {path} can't be used safely: its file system doesn't allow a write-ahead log")
-        connection.execute(f"PRAGMA synchronous = {synchronous}")
         connection.execute(f"PRAGMA journal_size_limit = {LOG_KEPT}")
         _migrate(connection, version, steps)
     except BaseException:
@@ -222,16 +222,29 @@ def open_to_write(
     return connection
 
 
-def _make(path: Path, steps: Sequence[str]) -> None:
-    """Create an empty store, atomically. Its mode keeps other users of the machine from reading it."""
+def _make(path: Path, steps: Sequence[str], *, lasting: bool) -> None:
+    """Create an empty store, atomically. Its mode keeps other users of the machine from reading it.
+
+    lasting: whether it is on disk then. A start waits for each sync, for half a second and more where others write much. So the
+    file is synced once, as a whole, and has its log already, since SQLite syncs four times to change that.
+    """
     temporary = path.with_name(f"{path.name}.new")
-    temporary.unlink(missing_ok=True)  # left by a start that was killed
-    os.close(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    with contextlib.closing(connect(temporary)) as connection:
-        connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
-        _migrate(connection, 0, steps)
+    for suffix in ("", "-journal", "-wal", "-shm"):  # left by a start that was killed
+        Path(f"{temporary}{suffix}").unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with contextlib.closing(connect(temporary)) as connection:
+            connection.execute("PRAGMA synchronous = OFF")
+            connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+            _migrate(connection, 0, steps)
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if lasting:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
     os.rename(temporary, path)
-    disk.sync_folder(path.parent)
+    if lasting:
+        disk.sync_folder(path.parent)
 
 
 def open_to_read(path: Path, *, older: bool = False) -> sqlite3.Connection:

@@ -200,3 +200,14 @@ async def test_each_object_has_a_reinvocation_of_its_own() -> None:
     for _ in range(3):
         await bound.mutate(dict(NEW), OLD)
     assert len({id(each) for each in seen}) == 3
+
+
+def test_a_new_namespace_is_in_itself() -> None:
+    """As upstream, where only the path tells the namespace of other requests."""
+    info = ResourceInfo("", "v1", "namespaces", "Namespace", "NamespaceList", namespaced=False)
+    asked = Attributes(CREATE, UserInfo("alice"), info, "", "Namespace", "v1", "", "", dry_run=False)
+    assert asked.of(CREATE, "team").namespace == "team"
+    others = ResourceInfo("g", "v1", "namespaces", "Namespace", "NamespaceList", namespaced=False)
+    assert (
+        Attributes(CREATE, UserInfo("alice"), others, "", "N", "g/v1", "", "", dry_run=False).of(CREATE, "team").namespace == ""
+    )

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from aggserver.admission.chain import CREATE, DELETE, UPDATE, Attributes
+from aggserver.admission.chain import CREATE, DELETE, UPDATE, Attributes, OneVersion
 from aggserver.admission.matching import Criteria, Index, RuleWithOperations, Target, is_exempt, matches
 from aggserver.authentication.user import UserInfo
 from aggserver.meta import errors
@@ -137,7 +137,7 @@ def test_rule(case: str) -> None:
     parsed = RuleWithOperations.parse(written)
     for attributes in matching:
         assert parsed.matches(attributes, Target.requested(attributes)), attributes
-        assert parsed.may_match(attributes.resource.group, attributes.resource.resource)
+        assert parsed.may_match({attributes.resource.group}, attributes.resource.resource)
         assert Criteria.of_webhook({"rules": [written]}).may_concern(attributes.operation)
     for attributes in others:
         assert not parsed.matches(attributes, Target.requested(attributes)), attributes
@@ -368,6 +368,10 @@ def test_exempt(kind: str, *, exempt: bool) -> None:
 # --- the index ---
 
 
+def info(group: str, resource: str) -> ResourceInfo:
+    return ResourceInfo(group, "v1", resource, "R", "RList", namespaced=True)
+
+
 def test_index() -> None:
     entries = [
         (Criteria.of_webhook({"rules": written}), name)
@@ -382,7 +386,27 @@ def test_index() -> None:
     ]
     index = Index([*entries, (Criteria.of_resources({}), "without rules")])
     for _ in range(2):  # as it was found, and as it was remembered
-        found = [name for _, name in index.of("g", "r")]
+        found = [name for _, name in index.of(info("g", "r"), OneVersion())]
         assert found == ["every", "group", "resource", "second rule", "without rules"]
-    assert [name for _, name in index.of("i", "t")] == ["every", "without rules"]
-    assert Index[str]().of("g", "r") == ()
+    assert [name for _, name in index.of(info("i", "t"), OneVersion())] == ["every", "without rules"]
+    assert Index[str]().of(info("g", "r"), OneVersion()) == ()
+
+
+class InTwoGroups(OneVersion):
+    """Objects like Events, of which there are versions in two groups."""
+
+    def equivalents(self, subresource: str) -> Sequence[Target]:
+        return [Target(group, "v1", "r", f"{group}/v1", "R") for group in ("g", "h")]
+
+
+def test_index_of_a_resource_in_two_groups() -> None:
+    written: dict[str, Any] = {"rules": [rule("h", resources="r")]}
+    index = Index(
+        [
+            (Criteria.of_webhook({**written, "matchPolicy": "Equivalent"}), "equivalent"),
+            (Criteria.of_webhook({**written, "matchPolicy": "Exact"}), "exact"),
+        ]
+    )
+    assert [name for _, name in index.of(info("g", "r"), InTwoGroups())] == ["equivalent"]
+    assert [name for _, name in index.of(info("h", "r"), InTwoGroups())] == ["equivalent", "exact"]
+    assert index.of(info("i", "r"), OneVersion()) == ()

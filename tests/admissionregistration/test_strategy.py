@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aggserver.admissionregistration.kinds import registration_kinds, registration_stores
+from aggserver.admissionregistration.served import registration_kinds, registration_stores
 from aggserver.admissionregistration.strategy import KINDS, RegistrationStatusStrategy, RegistrationStrategy
 from aggserver.authentication.user import UserInfo
 from aggserver.registry.rest import Context

@@ -57,7 +57,14 @@ STORED = {
             ]
         },
     ),
-    "one version, in its old place": ({"version": "v1", "validation": SCHEMA}, {"versions": [version("v1", schema=SCHEMA)]}),
+    "one version, in its old place": (
+        {"version": "v1", "validation": SCHEMA, "preserveUnknownFields": False},
+        {"versions": [version("v1", schema=SCHEMA)]},
+    ),
+    "unknown fields were kept, if nothing else was said": (
+        {"version": "v1", "versions": [version("v1")]},
+        {"versions": [version("v1")], "preserveUnknownFields": True},
+    ),
     "unknown fields were kept": (
         {"version": "v1", "versions": [version("v1")], "preserveUnknownFields": True},
         {"versions": [version("v1")], "preserveUnknownFields": True},
@@ -65,6 +72,7 @@ STORED = {
     "a webhook": (
         {
             "versions": [version("v1")],
+            "preserveUnknownFields": False,
             "conversion": {"strategy": "Webhook", "webhookClientConfig": CLIENT, "conversionReviewVersions": ["v1"]},
         },
         {

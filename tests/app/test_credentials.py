@@ -1,6 +1,7 @@
 """The standalone server's certificates are renewed while it runs, and its kubeconfig with them."""
 
 import base64
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -79,3 +80,25 @@ async def test_renewed_while_it_runs(tmp_path: Path) -> None:
     config = credentials.authenticator.config
     assert config.client_ca is not None
     assert config.client_ca.pem == both
+
+
+# name: (arguments, whether the start waits for the disk)
+SYNCED = {
+    "kept": ([], True),
+    "kept, and may lose the last writes": (["--sqlite-synchronous=normal"], True),
+    "thrown away": (["--sqlite-synchronous=off"], False),
+    "in memory": (["--data=:memory:"], False),
+}
+
+
+@pytest.mark.parametrize("name", SYNCED)
+async def test_only_what_is_kept_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    arguments, waits = SYNCED[name]
+    syncs: list[int] = []
+    monkeypatch.setattr(os, "fsync", syncs.append)
+    options = parse(["dev", *arguments], {})
+    credentials = Credentials(tmp_path, SubjectNames.of("localhost"), TLSConfig(), lambda: START, options)
+    await credentials.start()
+    credentials.publish(URL)
+    assert credentials.kubeconfig.exists()
+    assert len(syncs) == (10 if waits else 0)  # of four files of certificates, the kubeconfig, and their folders

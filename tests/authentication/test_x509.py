@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from aggserver.authentication.x509 import UID_OID, CertificateError, PeerCertificate, Roots, user_from, verify
+from aggserver.authentication.x509 import UID_OID, CertificateError, PeerCertificate, Roots, request_problem, user_from, verify
 
 NOW = 1_800_000_000.0
 START, END = NOW - 3600, NOW + 3600
@@ -287,3 +287,74 @@ OVERLAPS = {
 @pytest.mark.parametrize(("these", "others", "overlap"), OVERLAPS.values(), ids=OVERLAPS)
 def test_vouching_for_other_roots(these, others, overlap):
     assert these.vouch_for(others) is overlap
+
+
+def test_a_request_signed_with_sha_1():
+    """Go takes it, whose library refuses SHA-1 for certificates only."""
+    key = rsa.generate_private_key(65537, 2048)
+    request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, hashes.SHA256())
+    signature = key.sign(request.tbs_certrequest_bytes, padding.PKCS1v15(), hashes.SHA1())
+    sha_256, sha_1 = bytes.fromhex("2a864886f70d01010b"), bytes.fromhex("2a864886f70d010105")
+    signed = request.public_bytes(serialization.Encoding.DER).replace(request.signature, signature).replace(sha_256, sha_1)
+    assert request_problem(signed) == ""
+    assert request_problem(signed[:-1] + bytes([signed[-1] ^ 1])) == "crypto/rsa: verification error"
+
+
+# --- version 1 ---
+
+_VERSION_3 = bytes.fromhex("a003020102")
+_ECDSA_SHA256, _ECDSA_SHA1 = bytes.fromhex("300a06082a8648ce3d040302"), bytes.fromhex("300906072a8648ce3d0401")
+
+
+def der(tag, content):
+    size = len(content)
+    length = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes([tag]) + (length if size < 0x80 else bytes([0x80 + len(length)]) + length) + content
+
+
+def version_1(by, *, sha1=False, **more):
+    """A certificate as `openssl x509 -req` without extensions makes it: those of `cryptography` are all of version 3."""
+    whole = Issued("alice", by, **more).certificate.tbs_certificate_bytes
+    content = whole[whole.index(_VERSION_3) + len(_VERSION_3) :]
+    algorithm = _ECDSA_SHA1 if sha1 else _ECDSA_SHA256
+    signed = der(0x30, content.replace(_ECDSA_SHA256, algorithm, 1))
+    signature = by.key.sign(signed, ec.ECDSA(hashes.SHA1() if sha1 else hashes.SHA256()))
+    return der(0x30, signed + algorithm + der(0x03, b"\0" + signature))
+
+
+def test_version_1():
+    verified = verify(PeerCertificate(version_1(CA)), ROOTS, NOW)
+    assert (verified.common_name, verified.not_after) == ("alice", END)
+    old = ca("ca", key=CA.key, end=NOW - 60)
+    assert verify(PeerCertificate(version_1(CA)), roots(old, CA), NOW).common_name == "alice"
+
+
+def version_1_refused():
+    unsigning = Issued("unsigning", extensions=[IS_CA, NO_SIGNING])
+    web_only = Issued("web", extensions=[IS_CA, SERVER_AUTH])
+    strange = Issued("strange", extensions=[IS_CA, STRANGE])
+    plain = Issued("plain")
+    inner = Issued("inner", CA, extensions=[IS_CA])
+    weak = rsa.generate_private_key(65537, 1024)
+    return {
+        "unknown CA": (version_1(ca("other")), ROOTS),
+        "same name, other key": (version_1(ca()), ROOTS),
+        "expired": (version_1(CA, end=NOW - 60), ROOTS),
+        "expired CA": (version_1(CA), roots(ca("ca", key=CA.key, end=NOW - 60))),
+        "weak digest": (version_1(CA, sha1=True), ROOTS),
+        "weak key": (version_1(CA, key=weak), ROOTS),
+        "CA that may not sign": (version_1(unsigning), roots(unsigning)),
+        "CA for servers": (version_1(web_only), roots(web_only)),
+        "CA with an unknown critical extension": (version_1(strange), roots(strange)),
+        "root that is no CA": (version_1(plain), roots(plain)),
+        "not by a root": (version_1(inner), ROOTS),
+    }
+
+
+VERSION_1_REFUSED = version_1_refused()
+
+
+@pytest.mark.parametrize(("leaf", "against"), VERSION_1_REFUSED.values(), ids=VERSION_1_REFUSED)
+def test_version_1_refused(leaf, against):
+    with pytest.raises(CertificateError, match=r"x509: certificate (signed by unknown authority|has expired)"):
+        verify(PeerCertificate(leaf), against, NOW)

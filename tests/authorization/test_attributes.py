@@ -39,6 +39,11 @@ JANE = UserInfo("jane")
             id="what is empty is left out",
         ),
         pytest.param(
+            Attributes(JANE, "get", version="v1", name="nodes", path="/api/v1//nodes"),
+            {"user": "jane", "resourceAttributes": {"verb": "get", "version": "v1", "name": "nodes"}},
+            id="a resource without a name",
+        ),
+        pytest.param(
             Attributes(JANE, "get", path="/openapi/v2"),
             {"user": "jane", "nonResourceAttributes": {"path": "/openapi/v2", "verb": "get"}},
             id="a path",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aggserver.admissionregistration.kinds import registration_kinds, registration_stores
+from aggserver.admissionregistration.served import registration_kinds, registration_stores
 from aggserver.controllers.policy_status import PolicyStatusController
 from tests.fakes.asgi import Client
 from tests.fakes.definitions import CRONTABS

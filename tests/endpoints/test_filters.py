@@ -282,6 +282,8 @@ async def test_a_request_that_takes_too_long(server: LocalServer, client: Client
     answer = await client.get("/x?timeout=1ns")
     assert (answer.status, answer.json()["reason"]) == (504, "Timeout")
     assert answer.message == "Timeout: request did not complete within the allotted timeout"
+    assert answer.header("content-type") == "text/plain; charset=utf-8"
+    assert list(answer.json()) == ["metadata", "status", "message", "reason", "details", "code"]
 
 
 @pytest.mark.parametrize("query", ["", "?timeout=0s", "?timeout=5h", "?timeout=-1s"])

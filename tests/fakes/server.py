@@ -34,7 +34,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.options import Options
 from aggserver.registry.environment import Environment
 from aggserver.registry.rest import Context, WriteOptions, WriteRequest
-from aggserver.standalone import kinds
+from aggserver.standalone import resources
 from aggserver.storage.memory import MemoryStorage
 from tests.fakes.asgi import Client
 from tests.fakes.clock import FakeClock, settled
@@ -173,9 +173,9 @@ class LocalServer:
     def _install(self) -> None:
         admission = self.engine.admission
         own: list[tuple[str, list[Served]]] = [
-            ("namespaces", [kinds.namespace_kind(self.namespaces, admission)]),
+            ("namespaces", [resources.namespace_kind(self.namespaces, admission)]),
             ("customresourcedefinitions", [definition_kind(self.crds, admission)]),
-            ("reviews", list(kinds.review_kinds(self.rules, self.rules, admission, self.clock))),
+            ("reviews", list(resources.review_kinds(self.rules, self.rules, admission, self.clock))),
         ]
         self.engine.installer.install(own)
 

@@ -15,9 +15,51 @@ def _url(method: str, where: str, body: Any = None, **more: Any) -> list[Any]:
     return [ask(method, where, body, **more)]
 
 
+def _families(body: str) -> list[str]:
+    """The families of metrics of health checks, and the labels of one check of readiness that both have."""
+    lines = [line for line in body.splitlines() if "healthcheck" in line]
+    about = [line for line in lines if line.startswith("#")]
+    return about + sorted(line.rpartition(" ")[0] for line in lines if 'name="ping"' in line and "readyz" in line)
+
+
 _PATHS: Cases = {
     # What is in our index depends on what is served.
     "path-unknown": [ask("GET", "/nonsense", pick=lambda body: type(body).__name__)],
+    **{
+        f"path-missing-segment-{who}{name}": [ask("GET", where, stranger=bool(who))]
+        for who in ("", "stranger-")
+        for name, where in {
+            "core": "/api/v1//nodes",
+            "core-deep": "/api/v1//nodes/x",
+            "core-namespace": "/api/v1/namespaces//pods",
+            "core-query": "/api/v1//nodes?labelSelector=a",
+            "version": "/api//nodes",
+            "group": f"{_ROOT}/v1//things",
+            "group-version": f"{_ROOT}//things",
+            "apis": "/apis//v1/things",
+            "end": "/api/v1/nodes//",
+            "name": "/api/v1/namespaces/default//pods",
+        }.items()
+    },
+    **{
+        f"timeout-{name}": [ask("GET", f"{path('shirts', namespace='listed')}?timeout={value}", accept=accept)]
+        for name, value, accept in (
+            ("empty", "", "application/json"),
+            ("word", "soon", "application/json"),
+            ("negative", "-1s", "application/json"),
+            ("zero", "0s", "application/json"),
+            ("word-yaml", "soon", "application/yaml"),
+            ("word-protobuf", "soon", "application/vnd.kubernetes.protobuf"),
+            ("word-any", "soon", "*/*"),
+            ("number", "5", "application/json"),
+        )
+    },
+    "timeout-post": [ask("POST", f"{path('things')}?timeout=soon", thing())],
+    "timeout-nothing": [ask("GET", "/nonsense?timeout=soon")],
+    "metrics-slis": [
+        ask("GET", "/readyz", compared=False),
+        ask("GET", "/metrics/slis", pick=_families),
+    ],
     "path-unknown-post": _url("POST", "/nonsense", {}),
     "path-unknown-group": _url("GET", "/apis/none.example.com"),
     "path-unknown-group-version": _url("GET", "/apis/none.example.com/v1"),

@@ -540,12 +540,14 @@ def _of_matching() -> dict[str, WebhookCase]:
     by_label = {"matchExpressions": [{"key": "color", "operator": "In", "values": ["red", "blue"]}]}
     seen = rules("gadgets,gadgets/scale,gadgets/status", "v1")
     other = create(version="v2")
+    # What is in no namespace would be denied to everybody, were it not for this.
+    ours = {"matchConditions": [{"name": "ours", "expression": f'request.resource.group == "{GROUP}"'}]}
     return {
         "rule-group": asked(**rules(groups=GROUP)),
         "rule-other-group": asked(**rules(groups="apps")),
         "rule-operation": asked(create(compared=False), patch({"spec": {"size": 2}}), **rules(operations="UPDATE")),
-        "rule-every-resource": asked(**rules("*/*")),
-        "rule-every-main": asked(**rules("*")),
+        "rule-every-resource": asked(**rules("*/*"), **ours),
+        "rule-every-main": asked(**rules("*"), **ours),
         "rule-every-status": asked(create(compared=False), patch({"status": {}}, sub="status"), **rules("*/status")),
         "rule-no-subresource": asked(create(query=""), **rules("*/scale")),
         "rule-namespaced": asked(**rules(scope="Namespaced")),
@@ -762,6 +764,7 @@ def _of_several() -> dict[str, WebhookCase]:
             [hook(hangs(5), timeoutSeconds=1, **IGNORE), judge(hangs(5), timeoutSeconds=1, **IGNORE)], [create()]
         ),
         "judge-hangs": WebhookCase([judge(hangs(5), timeoutSeconds=1)], [create()]),
+        "request-late": WebhookCase([judge(hangs(5), timeoutSeconds=10)], [create(query="timeout=1s")]),
         "request-timeout": WebhookCase([judge(allow, timeoutSeconds=30)], [create(query="timeout=7s")]),
         "name-twice": WebhookCase([hook(tag("a"), "a", **again), hook(tag("b"), "b", "b", **again), judge(allow)], [create()]),
     }

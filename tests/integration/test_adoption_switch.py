@@ -266,7 +266,8 @@ class Watcher:
         self.task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
-        async for event in self._cluster.watch(OBJECTS, {"watch": "true", "resourceVersion": self._version}):
+        query = {"watch": "true", "timeoutSeconds": "120", "resourceVersion": self._version}
+        async for event in self._cluster.watch(OBJECTS, query):
             self.told.append(event["object"]["metadata"]["name"])
 
 

@@ -221,7 +221,7 @@ def _created(obj: dict[str, Any]) -> dict[str, Any]:
 
 async def _events(cluster: ClusterClient, revision: int, count: int) -> list[tuple[str, dict[str, Any]]]:
     found: list[tuple[str, dict[str, Any]]] = []
-    async for event in cluster.watch(OBJECTS, {"watch": "true", "resourceVersion": str(revision)}):
+    async for event in cluster.watch(OBJECTS, {"watch": "true", "timeoutSeconds": "120", "resourceVersion": str(revision)}):
         found.append((event["type"], event["object"]))
         if len(found) == count:
             break

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aggserver.merge import kinds
+from aggserver.merge import go_types
 from aggserver.merge.atom import Atom
 from tests.controlplane.cluster import Cluster
 from tests.integration.raw import Client
@@ -86,6 +86,6 @@ def test_types_are_upstreams(control_plane: Cluster, kind: str) -> None:
         answer = client.request("GET", f"/openapi/v3/{document}", {"accept": "application/json"})
     assert answer.status == 200
     comparison = Comparison(json.loads(answer.body)["components"]["schemas"])
-    comparison.compare({"$ref": f"/{name}"}, kinds.of_type(kind), kind)
+    comparison.compare({"$ref": f"/{name}"}, go_types.of_type(kind), kind)
     assert not comparison.differences
     assert any(where.endswith("ownerReferences") for where in comparison.lists)

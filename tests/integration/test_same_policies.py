@@ -10,9 +10,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.controlplane.cluster import Cluster
-from tests.integration.cases_policies import CASES, DEFINITIONS
+from tests.integration import cases_builtin_policies, cases_policies
+from tests.integration.cases_policies import DEFINITIONS
 from tests.integration.policy_sides import PolicySides, policy_sides
 
+CASES = {**cases_policies.CASES, **cases_builtin_policies.CASES}
 # Name of a case -> why it differs, and the codes of both.
 DIFFERENT = {
     "mutating a double for an integer": (

@@ -10,8 +10,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.controlplane.cluster import Cluster
-from tests.integration.cases_webhooks import CASES, DEFINITIONS
+from tests.integration import cases_builtin_webhooks, cases_webhooks
+from tests.integration.cases_webhooks import DEFINITIONS
 from tests.integration.webhook_sides import WebhookSides, webhook_sides
+
+CASES = {**cases_webhooks.CASES, **cases_builtin_webhooks.CASES}
 
 
 @pytest.fixture(scope="module")

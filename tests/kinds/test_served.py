@@ -11,6 +11,7 @@ import pytest
 
 from aggserver.admission.chain import Chain
 from aggserver.authentication.user import UserInfo
+from aggserver.endpoints.installer import ResourceScope
 from aggserver.kinds.catalog import KINDS
 from aggserver.kinds.pods import Bindings, Evictions
 from aggserver.kinds.served import Kinds, ServedKind
@@ -190,6 +191,38 @@ async def _set_status(kinds: Kinds, group: str, resource: str, name: str, status
 
     rest: Any = scope.rest
     await rest.update(WriteRequest(_context(), WRITE), name, changed)
+
+
+def _scope(kinds: Kinds, api_version: str, resource: str) -> ResourceScope:
+    group, _, version = api_version.rpartition("/")
+    served = next(each for each in kinds.served() if (each.group, each.version, each.resource.name) == (group, version, resource))
+    scope = served.scope("")
+    assert scope is not None
+    return scope
+
+
+async def test_the_versions_of_a_kind_for_admission(kinds: Kinds) -> None:
+    objects = _scope(kinds, "autoscaling/v2", "horizontalpodautoscalers").admitted
+    targets = objects.equivalents("status")
+    assert [target.api_version for target in targets] == ["autoscaling/v2", "autoscaling/v1"]
+    newer = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "h"},
+        "spec": {"maxReplicas": 5, "scaleTargetRef": {"kind": "Deployment", "name": "d"}},
+    }
+    older = await objects.convert(newer, "autoscaling/v1")
+    assert (older["apiVersion"], newer["apiVersion"]) == ("autoscaling/v1", "autoscaling/v2")
+    del older["spec"]["maxReplicas"]
+    objects.accept(older)
+    assert older["spec"]["maxReplicas"] == 0
+    with pytest.raises(ValueError, match="json: cannot unmarshal string into Go struct field"):
+        objects.accept({**older, "spec": {"maxReplicas": "x"}})
+    with pytest.raises(ValueError, match="unknown conversion"):
+        objects.accept_of_policy(older, "autoscaling/v2")
+    events = _scope(kinds, "events.k8s.io/v1", "events").admitted
+    assert [target.group for target in events.equivalents("")] == ["", "events.k8s.io"]
+    assert _scope(kinds, "v1", "configmaps").admitted.equivalents("") == ()
 
 
 async def test_a_put_creates_only_what_may_be_created_so(kinds: Kinds) -> None:

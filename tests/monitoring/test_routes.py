@@ -155,3 +155,32 @@ async def test_metrics_are_served():
     assert status == 200
     assert headers["content-type"].startswith("text/plain; version=")
     assert "# TYPE apiserver_request_total counter" in body
+
+
+async def test_metrics_of_the_checks():
+    said = ["", "broken"]
+    checks = HealthChecks()
+    checks.add("storage", lambda: said.pop(), livez=False)
+    app = application(checks, Metrics(), list, "0.1.0")
+    assert (await ask(app, "/metrics/slis"))[::2] == (200, "")
+    await ask(app, "/livez/ping")  # of a single check, nothing is counted
+    for query in (b"", b"verbose", b"exclude=storage&exclude=shutdown"):
+        await ask(app, "/readyz", query)
+    await ask(app, "/livez")
+    status, headers, body = await ask(app, "/metrics/slis")
+    assert (status, headers["content-type"].partition(";")[0]) == (200, "text/plain")
+    assert body.splitlines() == [
+        "# HELP kubernetes_healthcheck [STABLE] This metric records the result of a single healthcheck.",
+        "# TYPE kubernetes_healthcheck gauge",
+        'kubernetes_healthcheck{name="ping",type="livez"} 1',
+        'kubernetes_healthcheck{name="ping",type="readyz"} 1',
+        'kubernetes_healthcheck{name="shutdown",type="readyz"} 1',
+        'kubernetes_healthcheck{name="storage",type="readyz"} 1',
+        "# HELP kubernetes_healthchecks_total [STABLE] This metric records the results of all healthcheck.",
+        "# TYPE kubernetes_healthchecks_total counter",
+        'kubernetes_healthchecks_total{name="ping",status="success",type="livez"} 1',
+        'kubernetes_healthchecks_total{name="ping",status="success",type="readyz"} 3',
+        'kubernetes_healthchecks_total{name="shutdown",status="success",type="readyz"} 2',
+        'kubernetes_healthchecks_total{name="storage",status="error",type="readyz"} 1',
+        'kubernetes_healthchecks_total{name="storage",status="success",type="readyz"} 1',
+    ]

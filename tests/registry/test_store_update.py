@@ -474,7 +474,7 @@ async def test_as_many_finalizers_are_warned_of_as_have_room(store: Store) -> No
     named = [f"n{number:04}" for number in range(500)]
     asked = context()
     finalizers = [*(f"a.example/{name}" for name in named), *reversed(named)]
-    await store.create(asked, crontab(finalizers=finalizers), WRITE)
+    await store.create(WriteRequest(asked, WRITE), crontab(finalizers=finalizers))
     assert [text.split(": ")[1] for text in asked.warnings] == [f'"{name}"' for name in named[:100]]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aggserver.admission.chain import CREATE, DELETE, UPDATE, Attributes
-from aggserver.admissionregistration.kinds import registration_stores
+from aggserver.admissionregistration.served import registration_stores
 from aggserver.authentication.user import UserInfo
 from aggserver.authorization import attributes as authorization
 from aggserver.authorization.delegating import Decision

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from aggserver.authentication.user import UserInfo
+from aggserver.admission.chain import Attributes
+from aggserver.authentication.user import PRIVILEGED_GROUP, UserInfo
+from aggserver.meta import errors
+from aggserver.meta.json_types import JSONObject
 from tests.fakes.asgi import Client
 from tests.fakes.server import ALICE, LocalServer
 
@@ -77,7 +80,7 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
 async def test_refused(client: Client, name: str) -> None:
     spec, code, message = REFUSED[name]
     answer = await client.post(MAY, may(**spec))
-    assert (answer.status, answer.message) == (code, f'SelfSubjectAccessReview.authorization.k8s.io "" is invalid: {message}')
+    assert (answer.status, answer.message) == (code, f'.authorization.k8s.io "" is invalid: {message}')
 
 
 MISFITS = {
@@ -217,7 +220,7 @@ async def test_refused_for_others(client: Client, name: str) -> None:
     path = MAY_THEY_HERE if kind.startswith("Local") else MAY_THEY
     answer = await client.post(path, {"apiVersion": "authorization.k8s.io/v1", "kind": kind, **obj})
     listed = causes[0] if len(causes) == 1 else f"[{', '.join(causes)}]"
-    assert (answer.status, answer.message) == (422, f'{kind}.authorization.k8s.io "" is invalid: {listed}')
+    assert (answer.status, answer.message) == (422, f'.authorization.k8s.io "" is invalid: {listed}')
 
 
 TROUBLES: dict[str, tuple[dict[str, Any], str]] = {
@@ -247,3 +250,68 @@ async def test_selectors_that_can_not_be_read(client: Client, name: str) -> None
     attributes, trouble = TROUBLES[name]
     answer = await client.post(MAY_THEY, may_they(resourceAttributes={"verb": "list", **attributes}))
     assert (answer.status, answer.json()["status"].get("evaluationError", "")) == (201, trouble)
+
+
+# --- admission ---
+
+
+class Judge:
+    """Notes what it is asked about, changes the user of a SubjectAccessReview, and refuses what is named `bad`."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, bool, bool]] = []
+
+    async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
+        assert obj is not None
+        self._note("mutate", attributes, obj)
+        if attributes.kind == "SubjectAccessReview":
+            obj["spec"] = {**obj["spec"], "user": "carol"}
+        return True
+
+    async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
+        assert obj is not None
+        self._note("validate", attributes, obj)
+        if attributes.user.name == "bad":
+            raise errors.forbidden("", "", "", "denied")
+
+    def _note(self, step: str, attributes: Attributes, obj: JSONObject) -> None:
+        # A client can't give a uid.
+        self.seen.append((step, attributes.kind, attributes.dry_run, "uid" in obj["metadata"]))
+
+
+ABOUT = {"resourceAttributes": {"namespace": "default", "verb": "get", "resource": "pods"}}
+ADMITTED: dict[str, tuple[str, dict[str, Any]]] = {
+    "SelfSubjectReview": (WHO, {"metadata": {"uid": "77"}}),
+    "SelfSubjectAccessReview": (MAY, {"spec": ABOUT, "metadata": {"uid": "77"}}),
+    "SelfSubjectRulesReview": (WHAT, {"spec": {"namespace": "default"}}),
+    "SubjectAccessReview": (MAY_THEY, {"spec": {**ABOUT, "user": "bob"}}),
+    "LocalSubjectAccessReview": (MAY_THEY_HERE, {"spec": {**ABOUT, "user": "bob"}}),
+}
+
+
+@pytest.mark.parametrize("kind", ADMITTED)
+async def test_admission_is_asked(kind: str) -> None:
+    path, obj = ADMITTED[kind]
+    group = path.split("/")[2]
+    judge = Judge()
+    server = LocalServer(mutating_plugins=[judge], validating_plugins=[judge])
+    await server.start()
+    try:
+        body = {"apiVersion": f"{group}/v1", "kind": kind, **obj}
+        answer = await server.client().post(f"{path}?dryRun=All", body)
+        assert answer.status == 201, answer.message
+        assert judge.seen == [("mutate", kind, True, False), ("validate", kind, True, False)]
+        if kind == "SubjectAccessReview":
+            assert answer.json()["spec"]["user"] == "carol"
+            assert server.rules.asked[-1].user.name == "carol"
+        refused = await server.client(UserInfo("bad", groups=(PRIVILEGED_GROUP,))).post(path, body)
+        assert (refused.status, "denied" in refused.message) == (403, True)
+    finally:
+        await server.stop()
+
+
+async def test_nobody_learns_which_namespaces_there_are(client: Client) -> None:
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "LocalSubjectAccessReview", "spec": {**ABOUT, "user": "bob"}}
+    body["spec"]["resourceAttributes"] = {**ABOUT["resourceAttributes"], "namespace": "nowhere"}
+    answer = await client.post(MAY_THEY_HERE.replace("/default/", "/nowhere/"), body)
+    assert answer.status == 201, answer.message

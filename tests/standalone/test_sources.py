@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from aggserver.admission.sources import Collection
-from aggserver.admissionregistration.kinds import registration_stores
-from aggserver.informers.informer import CONTROLLER
+from aggserver.admissionregistration.served import registration_stores
+from aggserver.informers.informer import CONTROLLER, Informer
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions, WriteRequest
 from aggserver.standalone.sources import OwnParams, OwnSources, own_kinds
 from tests.fakes.clock import until
@@ -84,6 +84,31 @@ async def test_params_of_any_kind(server: LocalServer) -> None:
     assert not widgets.namespaced
     assert await params.find(V1, "CronTab") is None
     assert await params.find("authentication.k8s.io/v1", "SelfSubjectReview") is None
+    params.stop()
+
+
+async def test_params_are_followed_again_after_an_error(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def at_once(seconds: float) -> None:
+        await sleep(0)
+
+    sleep = asyncio.sleep
+    run, runs = Informer.run, list[str]()
+
+    async def failing(informer: Informer) -> None:
+        runs.append("started")
+        if len(runs) == 1:
+            raise ValueError("no")
+        await run(informer)
+
+    monkeypatch.setattr(Informer, "run", failing)
+    monkeypatch.setattr("aggserver.informers.kept_up.kept_up.__kwdefaults__", {"sleep": at_once, "clock": lambda: 0.0})
+    server.serve(CRONTABS)
+    await server.client().post(CRONTABS_PATH, crontab("one"))
+    params = OwnParams(server.engine.installer, [naming(V1, "CronTab")])
+    found = await params.find(V1, "CronTab")
+    assert found is not None
+    assert found.get("default", "one")
+    assert len(runs) == 2
     params.stop()
 
 

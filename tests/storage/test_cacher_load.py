@@ -1,5 +1,7 @@
 """Loading of the watch cache: page by page, during writes and compactions."""
 
+import gc
+import weakref
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -70,3 +72,26 @@ async def test_a_load_overtaken_by_compaction_can_be_tried_again(store: Interrup
         await cacher.ready()
     await cacher.ready()
     assert held(cacher) == "a2 b1 c1 d1 e1"
+
+
+class Cycle:
+    """Garbage that only the collector finds."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+async def test_garbage_is_not_kept_with_what_is_loaded(store: Interrupted, cacher: Cacher[Thing]) -> None:
+    """What is loaded is frozen, so that it is not scanned; what is frozen is never collected."""
+    made: list[weakref.ref[Cycle]] = []
+
+    async def leave_garbage() -> None:
+        made.append(weakref.ref(Cycle()))
+
+    store.then = leave_garbage
+    try:
+        await cacher.ready()
+        gc.collect()
+        assert [reference() for reference in made] == [None]
+    finally:
+        gc.unfreeze()

@@ -172,7 +172,7 @@ async def test_closing_finishes_what_was_asked(path: Path) -> None:
             await refused
 
 
-@pytest.mark.parametrize(("synchronous", "mode"), [("full", 2), ("normal", 1)])
+@pytest.mark.parametrize(("synchronous", "mode"), [("full", 2), ("normal", 1), ("off", 0)])
 async def test_commits_wait_for_the_disk(synchronous: str, mode: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a power failure would show the difference: after a kill, the system still writes what the process wrote."""
     connect, made = sqlite3.connect, []
@@ -186,6 +186,7 @@ async def test_commits_wait_for_the_disk(synchronous: str, mode: int, path: Path
     await store.start()
     writer = made[1]  # the first one creates the empty file
     assert writer.execute("PRAGMA synchronous").fetchone() == (mode,)
+    assert made[2].execute("PRAGMA synchronous").fetchone() == (mode,)  # of the reader, which makes checkpoints
     assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     await store.close()
 

@@ -262,3 +262,19 @@ async def test_a_folder_without_permission(path: Path) -> None:
     finally:
         os.seteuid(user)
     assert list(path.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize(("synchronous", "syncs"), [("full", 2), ("normal", 2), ("off", 0)])
+def test_a_new_store_is_synced_as_a_whole(path: Path, monkeypatch: pytest.MonkeyPatch, synchronous: str, syncs: int) -> None:
+    """The file and its folder, once each, and not by SQLite: beside other writers of the disk each takes long."""
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    sqlite_file.open_to_write(path, synchronous).close()
+    assert len(synced) == syncs
+
+
+def test_what_a_killed_start_left_is_not_used(path: Path) -> None:
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        path.with_name(f"{path.name}.new{suffix}").write_bytes(b"x" * 100)
+    sqlite_file.open_to_write(path).close()
+    assert not list(path.parent.glob("*.new*"))

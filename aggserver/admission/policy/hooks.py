@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
+from aggserver.admission.chain import ResourceObjects
 from aggserver.admission.matching import Criteria
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
 from aggserver.meta.selectors import LabelSelector, SelectorError
 
 __all__ = ["Binding", "Bound", "Hook", "Hooks", "Params", "PolicyError", "collect_params"]
@@ -127,33 +129,33 @@ class Hooks(Generic[C]):
         self._found: dict[tuple[str, str], Bound[C]] = {}
         self._within: dict[tuple[str, str, str, str], Bound[C]] = {}
 
-    def of(self, group: str, resource: str) -> Bound[C]:
+    def of(self, info: ResourceInfo, objects: ResourceObjects) -> Bound[C]:
         """Those that may match requests for the resource, each with its bindings that may. Answers are remembered: there are as
-        many as resources that are served.
+        many as resources that are served. objects: those of the resource.
         """
-        found = self._found.get((group, resource))
+        found = self._found.get((info.group, info.resource))
         if found is None:
-            found = self._found[group, resource] = tuple(self._find(group, resource))
+            found = self._found[info.group, info.resource] = tuple(self._find(info, objects))
         return found
 
-    def within(self, group: str, resource: str, namespace: JSONObject) -> Bound[C]:
+    def within(self, info: ResourceInfo, objects: ResourceObjects, namespace: JSONObject) -> Bound[C]:
         """The same for objects in a namespace, without what its labels rule out. Remembered for each state of the namespace."""
         metadata = namespace["metadata"]
-        key = group, resource, metadata.get("uid") or "", metadata.get("resourceVersion") or ""
+        key = info.group, info.resource, metadata.get("uid") or "", metadata.get("resourceVersion") or ""
         found = self._within.get(key)
         if found is None:
             labels = metadata.get("labels") or {}
-            found = tuple(_selecting(self.of(group, resource), labels))
+            found = tuple(_selecting(self.of(info, objects), labels))
             if len(self._within) >= _MAX_REMEMBERED:
                 self._within.clear()
             if key[2] and key[3]:
                 self._within[key] = found
         return found
 
-    def _find(self, group: str, resource: str) -> Iterator[tuple[Hook[C], tuple[Binding, ...]]]:
+    def _find(self, info: ResourceInfo, objects: ResourceObjects) -> Iterator[tuple[Hook[C], tuple[Binding, ...]]]:
         for hook in self._hooks.values():
-            if hook.criteria.may_match(group, resource):
-                bound = tuple(each for each in hook.bindings if each.criteria is None or each.criteria.may_match(group, resource))
+            if hook.criteria.may_match(info, objects):
+                bound = tuple(each for each in hook.bindings if each.criteria is None or each.criteria.may_match(info, objects))
                 # A policy that is wrong in itself is reported though none of its bindings matches.
                 if bound or hook.problem or hook.param_kind is not None:
                     yield hook, bound

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from aggserver.admission.chain import DELETE, Attributes, Target
-from aggserver.admission.matching import Criteria, is_exempt, matches
+from aggserver.admission.matching import Criteria, matches
 from aggserver.admission.policy import mutating, validating
 from aggserver.admission.policy.conditions import MatchConditionError
 from aggserver.admission.policy.environment import Answers, Inputs
@@ -35,10 +35,16 @@ __all__ = ["FindNamespace", "FindParams", "MutatingAdmissionPolicies", "PolicyKi
 C = TypeVar("C")
 T = TypeVar("T")
 
-# Reviews of who may do what, which a policy could make impossible for all.
-# Source: k8s.io/kubernetes pkg/kubeapiserver/admission/exclusion/resources.go, v1.36.3.
+# Policies themselves, so that nobody is locked out who wants to repair one, and reviews of who may do what, which a policy could
+# make impossible for all.
+# Source: k8s.io/apiserver pkg/admission/plugin/policy/generic/plugin.go (admissionResources), v0.36.3; k8s.io/kubernetes
+# pkg/kubeapiserver/admission/exclusion/resources.go, v1.36.3.
 _EXCLUDED = frozenset(
     (
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"),
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
         ("authentication.k8s.io", "selfsubjectreviews"),
         ("authentication.k8s.io", "tokenreviews"),
         ("authorization.k8s.io", "localsubjectaccessreviews"),
@@ -47,9 +53,6 @@ _EXCLUDED = frozenset(
         ("authorization.k8s.io", "subjectaccessreviews"),
     )
 )
-
-# Upstream can't bring a Scale of a custom resource into its version again, and refuses all that a policy changes in one.
-_SCALE = "autoscaling/v1"
 
 # (name) -> the namespace; None if there is none. Raises StatusError.
 FindNamespace = Callable[[str], Awaitable[JSONObject | None]]
@@ -174,8 +177,8 @@ class _Plugin(Generic[C]):
             self._hooks = Hooks(self._policies, self._bindings, compile_=self._compile, before=self._hooks)
             self._generations = generations
         info = attributes.resource
-        found = self._hooks.of(info.group, info.resource)
-        return () if found and (is_exempt(attributes) or (info.group, info.resource) in _EXCLUDED) else found
+        found = self._hooks.of(info, attributes.objects)
+        return () if found and (info.group, info.resource) in _EXCLUDED else found
 
     async def _bound(self, request: _Request) -> Bound[C]:
         """The policies with their bindings, without those that the labels of the namespace rule out."""
@@ -188,7 +191,7 @@ class _Plugin(Generic[C]):
             namespace = await request.namespace()
         except StatusError:
             return found  # an error only if something else asks for the namespace
-        return found if namespace is None else hooks.within(info.group, info.resource, namespace)
+        return found if namespace is None else hooks.within(info, attributes.objects, namespace)
 
     def _request(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> _Request:
         return _Request(attributes, obj, old, self._find_namespace, self._authorize)
@@ -389,9 +392,7 @@ class _Work:
                 mutate = partial(_mutate, compiled, mutation, param, atom, self.max_object_bytes)
                 made = await self.request.evaluate(mutate, inputs)
                 accepted = _as_object(made)
-                if self.last == _SCALE:
-                    raise MutationError(f"request to convert CR to an invalid group/version: {_SCALE}")
-                objects.accept(accepted)
+                objects.accept_of_policy(accepted, self.request.attributes.object_version)
             except (MutationError, ValueError) as error:
                 self.refusals.failed(matched.policy, matched.binding, str(error))
             else:

@@ -17,29 +17,24 @@ import itertools
 import logging
 import random as randomness
 import time
-from collections.abc import Callable, Iterable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from aggserver.adoption.switch.api_services import OurService, Owner, deletion, name_of, owner, to_us
 from aggserver.apiextensions.api_service import API_SERVICES, Service
+from aggserver.apiextensions.followed_api_services import FollowedAPIServices, OnProblem
 from aggserver.cluster import Cluster, ClusterError, Unreachable, find
-from aggserver.cluster.pacing import REVIEWS, Sleep, settling
-from aggserver.cluster.problems import Problems
-from aggserver.cluster.reflector import Reflector
+from aggserver.cluster.pacing import REVIEWS, Sleep
 from aggserver.endpoints.discovery import ADOPTED_HEADER
 from aggserver.errors import AggserverError
 from aggserver.meta.backoff import Backoff
 from aggserver.meta.json_types import JSONObject
 
-__all__ = ["PASSING_CATEGORY", "OnProblem", "SwitchError", "Switcher", "end_watches", "proxied"]
+__all__ = ["PASSING_CATEGORY", "SwitchError", "Switcher", "end_watches", "proxied"]
 
 logger = logging.getLogger(__name__)
 
 GroupVersion = tuple[str, str]
-
-# A group-version's APIService name, and what is wrong with it; '' when it is well again. Called when that changes.
-OnProblem = Callable[[str, str], None]
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -92,22 +87,18 @@ class Switcher:
     ) -> None:
         self._cluster = cluster
         self._target = OurService(service, installation, b"")
-        self._on_problem = on_problem
         self._on_led_away = on_led_away
-        self._clock = clock
         self._sleep = sleep
         self._random = random
         self._kept: set[GroupVersion] = set()
-        self._problems = Problems()
-        self._found: Mapping[str, JSONObject] | None = None
-        self._changed = asyncio.Event()
+        self._services = FollowedAPIServices(cluster, GRANT, on_problem, clock=clock, sleep=sleep, random=random)
         # One change at a time: otherwise `run` could take back what `to_host` has just given.
         self._changing = asyncio.Lock()
 
     def trust(self, ca_bundle: bytes) -> None:
         """Set the CA (PEM) that kube-apiserver must trust: before the first switch, and whenever it changes."""
         self._target = OurService(self._target.service, self._target.installation, ca_bundle)
-        self._changed.set()
+        self._services.look_again()
 
     async def to_us(self, group_versions: Iterable[GroupVersion]) -> bool:
         """Send requests for (group, version) pairs to this server. None is changed if one is somebody else's.
@@ -123,7 +114,7 @@ class Switcher:
                 change = await self._settle(group_version, self._taken)
                 taken = taken or (change is not None and change.taken)
                 self._kept.add(group_version)
-                self._tell(name_of(group_version), "")
+                self._services.report(name_of(group_version), "")
         return taken
 
     async def try_to_us(self, group_versions: Iterable[GroupVersion]) -> None:
@@ -166,20 +157,7 @@ class Switcher:
 
     async def run(self) -> None:
         """Keep those that were switched as they should be, until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(
-                Reflector(
-                    self._cluster,
-                    API_SERVICES,
-                    {},
-                    self._on_state,
-                    self._on_error,
-                    clock=self._clock,
-                    sleep=self._sleep,
-                    random=self._random,
-                ).run()
-            )
-            tasks.create_task(settling(self._changed, self._keep, sleep=self._sleep, random=self._random))
+        await self._services.run(self._keep)
 
     # --- one change ---
 
@@ -247,9 +225,9 @@ class Switcher:
         well = True
         for group_version in sorted(self._kept):
             name = name_of(group_version)
-            found = self._found.get(name) if self._found is not None else None
-            if self._found is None or found == to_us(found, group_version, self._target):
-                self._tell(name, "")
+            found = None if self._services.found is None else self._services.found.get(name)
+            if self._services.found is None or found == to_us(found, group_version, self._target):
+                self._services.report(name, "")
                 continue
             async with self._changing:
                 if group_version not in self._kept:
@@ -258,37 +236,22 @@ class Switcher:
                     self._checked(group_version, found)
                 except SwitchError as error:
                     # Somebody has decided otherwise, and may decide again: the watch will tell.
-                    self._tell(name, str(error))
+                    self._services.report(name, str(error))
                     continue
                 try:
                     change = await self._settle(group_version, self._taken)
                 except SwitchError as error:
-                    self._tell(name, str(error))
+                    self._services.report(name, str(error))
                     well = False
                 else:
-                    self._tell(name, "")
+                    self._services.report(name, "")
                     if change is not None and change.taken:
                         self._on_led_away(group_version)
         return well
 
     def _forget(self, group_version: GroupVersion) -> None:
         self._kept.discard(group_version)
-        self._tell(name_of(group_version), "")
-
-    def _on_state(self, objects: Mapping[str, JSONObject], _: AbstractSet[str]) -> None:
-        self._found = dict(objects)
-        self._changed.set()
-
-    def _on_error(self, error: ClusterError | Unreachable | None) -> None:
-        if isinstance(error, ClusterError) and error.code == 403:
-            self._tell("", f"APIServices can't be watched: {error.message}; {GRANT}")
-        else:
-            self._tell("", f"APIServices can't be watched: {error}" if error is not None else "")
-
-    def _tell(self, name: str, problem: str) -> None:
-        """Report a problem when it is new and when it is gone, not while it persists."""
-        if self._problems.changed(problem, name):
-            self._on_problem(name, problem)
+        self._services.report(name_of(group_version), "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ Source: kube-apiserver --help, v1.36.3; sigs.k8s.io/controller-runtime pkg/inter
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -58,8 +59,8 @@ class GivenFlags:
     """The flags of one command line.
 
     options: arguments of `aggserver dev`. etcd_options: more of them, for an etcd that really is one. etcd_servers: URLs, not
-    checked. cert_dir: a folder, or "" without the flag. without_effect: names of flags, and admission plugins and modes of
-    authorization with the flag that names them, in their order.
+    checked. cert_dir: a folder, or "" without the flag. without_effect: other flags as they were given, and admission
+    plugins and modes of authorization with the flag that names them, in their order.
     """
 
     options: tuple[str, ...]
@@ -95,19 +96,21 @@ def read(arguments: Sequence[str]) -> GivenFlags:
             etcd_servers += filter(None, value.split(","))
         elif name == "cert-dir":
             cert_dir = value
+        elif not name:
+            without_effect[shlex.quote(value)] = None
         elif name not in _MET:
-            without_effect[f"--{name}" if len(name) > 1 else f"-{name}"] = None
+            without_effect[f"{'--' if len(name) > 1 else '-'}{name}={shlex.quote(value)}"] = None
     return GivenFlags(tuple(options), tuple(etcd_options), tuple(etcd_servers), cert_dir, tuple(without_effect))
 
 
 def _flags(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Name and value of each flag. The value of a flag without one is `true`, as of a boolean flag."""
+    """Name and value of each flag, ("", word) for a stray word. Without a value it is `true`, as for a boolean flag."""
     words = list(arguments)
     while words:
         word = words.pop(0)
         name, equals, value = word.lstrip("-").partition("=")
         if not word.startswith("-"):
-            yield word, ""
+            yield "", word
         elif equals:
             yield name, value
         else:

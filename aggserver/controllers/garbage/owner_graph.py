@@ -5,7 +5,7 @@ is that of the references, not that of the store. Owners are known by the keys t
 all their dependents; only dependents whose owner is not what they say are looked at one by one.
 
 An object may name tens of thousands of owners, and an owner may have any number of dependents. So what takes that long is an
-iterator: each item is one step of the work, a `OwnerCheck` or None, and other tasks may run between two of them. Whoever begins
+iterator: each item is one step of the work, an `OwnerCheck` or None, and other tasks may run between two of them. Whoever begins
 such an iterator finishes it before the next. Meanwhile every reference that was there before and stays is known.
 
 Pure. Source: k8s.io/kubernetes pkg/controller/garbagecollector/{graph,graph_builder}.go, v1.36.3. Upstream watches all objects,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from aggserver.admission.chain import Attributes, BoundChain, OneVersion
+from aggserver.admission.chain import Attributes, BoundChain
 from aggserver.endpoints import access
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.request import Request
@@ -32,7 +32,7 @@ def bound(scope: ResourceScope, request: Request, operation: str, options: Mappi
         dry_run=dry_run,
         options=options,
         warnings=request.warnings,
-        objects=scope.objects or OneVersion(scope.conform),
+        objects=scope.admitted,
         deadline=request.allotted.when() or math.inf,
     )
     return scope.admission.bind(attributes)

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from aggserver.admission.chain import OneVersion
 from aggserver.admission.policy.hooks import Hooks, PolicyError, collect_params
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
 
 SELECTORS = {"namespaceSelector": {}, "objectSelector": {}}
 KIND = {"apiVersion": "v1", "kind": "ConfigMap"}
@@ -30,10 +32,14 @@ def binding(name: str, of: str, resource: str = "") -> JSONObject:
     return {"metadata": {"name": name}, "spec": {"policyName": of, **match}}
 
 
+def resource_info(resource: str) -> ResourceInfo:
+    return ResourceInfo("example.com", "v1", resource, "Kind", "KindList", namespaced=True)
+
+
 def found(hooks: Hooks[str], resource: str = "ships") -> dict[str, list[str]]:
     return {
         hook.obj["metadata"]["name"]: [each.obj["metadata"]["name"] for each in bindings]
-        for hook, bindings in hooks.of("example.com", resource)
+        for hook, bindings in hooks.of(resource_info(resource), OneVersion())
     }
 
 
@@ -74,11 +80,11 @@ def test_a_policy_with_params_is_looked_at_without_bindings() -> None:
 
 def test_compiled_once() -> None:
     first = make([policy("a", validations=1), policy("b", validations=1)], [binding("x", "a"), binding("y", "b")])
-    for hook, _ in first.of("example.com", "ships"):
+    for hook, _ in first.of(resource_info("ships"), OneVersion()):
         assert not hook.is_compiled
         assert hook.compiled() == "compiled 1"
     second = make([policy("a", validations=1), policy("b", validations=2)], [binding("x", "a"), binding("y", "b")], first)
-    (same, _), (changed, _) = second.of("example.com", "ships")
+    (same, _), (changed, _) = second.of(resource_info("ships"), OneVersion())
     assert same.is_compiled
     assert not changed.is_compiled
     assert changed.compiled() == "compiled 2"
@@ -96,7 +102,7 @@ def test_compiled_once() -> None:
 def test_problems(constraints: JSONObject | None, problem: str) -> None:
     broken = {"metadata": {"name": "a"}, "spec": {"matchConstraints": constraints}}
     bound = {"metadata": {"name": "x"}, "spec": {"policyName": "a", "matchResources": constraints}}
-    ((hook, (first,)),) = make([broken], [bound]).of("g", "r")
+    ((hook, (first,)),) = make([broken], [bound]).of(resource_info("ships"), OneVersion())
     assert hook.problem == problem
     assert first.problem == ("" if constraints is None else problem)
 
@@ -211,7 +217,7 @@ def within(hooks: Hooks[str], version: str = "1", **labels: str) -> dict[str, li
     namespace = {"metadata": {"name": "n", "uid": "u", "resourceVersion": version, "labels": labels}}
     return {
         hook.obj["metadata"]["name"]: [each.obj["metadata"]["name"] for each in bindings]
-        for hook, bindings in hooks.within("example.com", "ships", namespace)
+        for hook, bindings in hooks.within(resource_info("ships"), OneVersion(), namespace)
     }
 
 

@@ -77,6 +77,9 @@ class Versions:
     def accept(self, obj: JSONObject) -> None:
         obj["spec"].setdefault("defaulted", True)
 
+    def accept_of_policy(self, obj: JSONObject, api_version: str) -> None:
+        self.accept(obj)
+
 
 def policy(name: str = "p", *, match: Any = None, **spec: Any) -> JSONObject:
     constraints = {"namespaceSelector": {}, "objectSelector": {}, "resourceRules": [RULE], **(match or {})}
@@ -263,23 +266,30 @@ async def test_a_deletion() -> None:
     assert await told(plugin, attributes(DELETE), None, SHIP) == ""
 
 
-async def test_configurations_of_admission_are_exempt() -> None:
-    """Policies can't lock out whoever wants to repair them."""
+@pytest.mark.parametrize(
+    ("resource", "is_asked"),
+    [
+        ("validatingadmissionpolicies", False),
+        ("validatingadmissionpolicybindings", False),
+        ("mutatingadmissionpolicies", False),
+        ("mutatingadmissionpolicybindings", False),
+        ("validatingwebhookconfigurations", True),
+        ("mutatingwebhookconfigurations", True),
+    ],
+)
+async def test_policies_are_exempt_from_policies(resource: str, *, is_asked: bool) -> None:
+    """So they can't lock out whoever wants to repair them. Configurations of webhooks are like all other objects."""
     every = policy(
         match={"resourceRules": [{"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "operations": ["*"]}]},
         validations=[{"expression": "false"}],
     )
-    info = replace(attributes().resource, group="admissionregistration.k8s.io", resource="validatingadmissionpolicies")
-    given = replace(
-        attributes(),
-        resource=info,
-        kind="ValidatingAdmissionPolicy",
-        object_version="admissionregistration.k8s.io/v1",
-        namespace="",
-    )
-    await validating([every]).validate(given, SHIP, None)
-    with pytest.raises(StatusError):
-        await validating([every]).validate(replace(given, kind="Other"), SHIP, None)
+    info = replace(attributes().resource, group="admissionregistration.k8s.io", resource=resource)
+    given = replace(attributes(), resource=info, object_version="admissionregistration.k8s.io/v1", namespace="")
+    plugin = validating([every])
+    assert plugin.concerns(given) is is_asked
+    if is_asked:
+        with pytest.raises(StatusError):
+            await plugin.validate(given, SHIP, None)
 
 
 async def test_reviews_are_excluded() -> None:

@@ -148,7 +148,7 @@ HERE: dict[str, tuple[str, ...]] = {
     "ValidateAnnotationsAndWarnings": ("live: audit annotations that fail", "live: warns", "live: audits"),
     "ValidateNamespace_WithConfigMapParams": ("live: a param", "live: a param that allows it"),
     "MultiplePolicyBindings": ("live: two bindings with params",),
-    "PolicyExemption": ("plugins: test_configurations_of_admission_are_exempt",),
+    "PolicyExemption": ("plugins: test_policies_are_exempt_from_policies",),
     "ExcludedResources": ("plugins: test_reviews_are_excluded",),
     "MatchByObjectSelector": ("live: labels",),
     "MatchByNamespaceSelector": ("live: binding for another namespace",),

@@ -50,7 +50,7 @@ def review_kinds(
 ) -> list[FixedResource]:
     """clock: seconds since the epoch."""
     reviews: dict[str, object] = {kind: AccessReviews(kind, authorizer, clock) for kind in ACCESS_REVIEWS}
-    reviews["SelfSubjectRulesReview"] = SelfSubjectRulesReviews(resolver)
+    reviews["SelfSubjectRulesReview"] = SelfSubjectRulesReviews(resolver, clock)
     kinds: list[tuple[str, str, object]] = [
         ("authentication", "SelfSubjectReview", SelfSubjectReviews(clock)),
         *(("authorization", kind, reviews[kind]) for kind in sorted(reviews)),
@@ -60,8 +60,17 @@ def review_kinds(
         namespaced = ACCESS_REVIEWS.get(kind, False)
         info = ResourceInfo(f"{group}.k8s.io", "v1", f"{kind.lower()}s", kind, "", namespaced=namespaced)
         table = TableConvertor([])
-        conform = conformer(f"{group}/v1.{kind}")
+        name = f"{group}/v1.{kind}"
         resources.append(
-            FixedResource(info, rest, admission, singular=kind.lower(), verbs=("create",), table=table, conform=conform)
+            FixedResource(
+                info,
+                rest,
+                admission,
+                singular=kind.lower(),
+                verbs=("create",),
+                table=table,
+                conform=conformer(name),
+                type_name=name,
+            )
         )
     return resources
