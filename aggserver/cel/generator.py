@@ -70,7 +70,7 @@ class OnAccess(NamedTuple):
 
     kind: values of this Python type need no conversion; None if all do.
     convert: returns the CEL value for any other value, possibly the same one. Raises EvaluationError.
-    is_sure: whether the converted value always has the type `kind`. may_be_null: or is null.
+    is_sure: whether the converted value always has the type `kind`. may_be_null: whether it may be null instead.
     """
 
     kind: type | None
@@ -89,7 +89,7 @@ class Objects(Protocol):
         """The dict key of the CEL field `name`, and the field's type."""
 
     def on_access(self, type_: Type) -> OnAccess | None:
-        """None if values of this type need no conversion."""
+        """How to convert values of this type; None if they need no conversion."""
 
     def deep_conversion(self, type_: Type) -> Callable[[Any], Any] | None:
         """A function that converts a list, map or object with all its elements to CEL values; None if none is needed.
