@@ -289,7 +289,7 @@ class _Generator(Folds):
         return self._deep_convert(self.value(expr, bare=bare), self.type_of(expr))
 
     def _branch(self, expr: Expr, into: Type, *, bare: bool = False) -> Code:
-        """The value of one of two branches; converted with all its elements if the type of both is dyn and so tells nothing."""
+        """The value of one of two branches; converted with all its elements if the type of both is dyn, so not known here."""
         return self._deep_value(expr, bare=bare) if into.is_dyn else self.value(expr, bare=bare)
 
     def _attribute(self, expr: Expr, *, bare: bool) -> Code:

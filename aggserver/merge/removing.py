@@ -133,7 +133,7 @@ def with_named_fields(items: FieldSet, atom: Atom | None) -> FieldSet:
 def reconcile(items: FieldSet, atom: Atom) -> FieldSet:
     """Adapt a set to lists and maps that became atomic since it was written: the owner of an item now owns the whole.
 
-    `items` itself if nothing became atomic, as nearly always.
+    `items` itself if nothing became atomic, which is the usual case.
     """
     # The root is never owned as a whole, not even if its type is atomic.
     is_granular = atom.map is None or not atom.map.atomic

@@ -166,7 +166,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a list. `revision` is that of the list; `more` tells whether further keys follow; `remaining` is their number."""
+    """A page of a list. `revision` is that of the list; `more` is whether further keys follow; `remaining` is their number."""
 
     items: Sequence[KeyValue]
     revision: int
