@@ -109,7 +109,7 @@ def _collections(overload: str, target: Node | None, args: Sequence[Node]) -> _E
 
 
 def _constant(node: Node, unknown: int) -> int:
-    """The value of an int literal, or 0 for negative ones."""
+    """The value of an int literal, 0 if it is negative; `unknown` for any other expression."""
     if not isinstance(node.expr, Literal) or node.expr.kind != "int":
         return unknown
     assert isinstance(node.expr.value, int)
@@ -120,7 +120,7 @@ def _constant(node: Node, unknown: int) -> int:
 
 
 def _standard(overload: str, target: Node | None, args: Sequence[Node]) -> _Estimate | None:
-    """Cost of cel-go's standard overloads. None means the default cost of 1, as do methods called as functions."""
+    """Cost of cel-go's standard overloads. None means the default cost of 1, which a method called as a function has too."""
     match overload, target, [_size(arg) for arg in args]:
         case "string_format", Node(), _:
             return _size(target).times(TRAVERSAL), None

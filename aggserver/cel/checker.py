@@ -45,9 +45,9 @@ _LITERALS = {"null": NULL, "bool": BOOL, "int": INT, "uint": UINT, "double": DOU
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The variables and types an expression may name, beside the functions of the libraries.
+    """The variables and types that an expression may name, in addition to the functions of the libraries.
 
-    makes_patches: whether the functions for patches are there too.
+    makes_patches: whether it may also call the functions for patches.
     """
 
     variables: Mapping[str, Type]

@@ -16,7 +16,7 @@ from aggserver.meta.golang import INT64_MAX, format_float, parse_int, parse_uint
 
 __all__ = ["to_bool", "to_bytes", "to_double", "to_duration", "to_int", "to_string", "to_timestamp", "to_uint"]
 
-# No repeat gives back what it has taken: with a wrong end, digits could else be split in any way around a missing point.
+# The repeats are possessive: otherwise `re` would try every split of a long row of digits before it rejects a wrong end.
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _HEXADECIMAL = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]++(?:\.[0-9a-fA-F]*+)?|\.[0-9a-fA-F]++)[pP][+-]?[0-9]+", re.ASCII)
 _NOT_FINITE = re.compile(r"[+-]?inf(?:inity)?|nan", re.ASCII | re.IGNORECASE)
@@ -30,7 +30,7 @@ def _impossible(value: object, wanted: str) -> EvaluationError:
 
 
 def to_int(value: Any) -> int:
-    """Raises EvaluationError, as do all functions of this module."""
+    """The value as an int. Raises EvaluationError, as all functions of this module do."""
     match value:
         case Uint():
             if value > INT64_MAX:

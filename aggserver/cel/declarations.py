@@ -3,7 +3,7 @@
 Overload ids are upstream's: costs and implementations are keyed by them. Their order is upstream's too, since the checker
 records all that fit and takes the result type of the first. It also looks up operators and names of types here.
 
-There is one set of declarations, and one function more for expressions that make patches (`patch_functions`). Upstream adds
+All expressions have the same declarations; those that make patches have one function more (`patch_functions`). Upstream adds
 libraries by Kubernetes version, the last in 1.34: new expressions in 1.36 may use those of 1.35, stored ones may use all, and
 today both are the same.
 Source: k8s.io/apiserver pkg/cel/environment/base.go and pkg/cel/library, v0.36.3; cel-go, v0.26.0 (files are named below).

@@ -37,7 +37,7 @@ class Errors:
         return len(self._found)
 
     def add(self, offset: int, message: str) -> None:
-        """offset: in code points, or NOWHERE."""
+        """Record an error. offset: its place in the source, in code points, or NOWHERE."""
         self._found.append((offset, message))
 
     def raise_any(self) -> None:

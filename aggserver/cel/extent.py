@@ -1,7 +1,7 @@
-"""Extent: how large a value is once it stands alone, as JSON or as a text.
+"""Extent: how large a value becomes when it is written out as JSON or text.
 
-A list or map of CEL may have the same value in it many times, at the cost of one: `self.l.map(x, self.l)` has as many elements as
-the square of those of `self.l`. Whoever writes such a value down asks here first. Pure.
+A list or map of CEL may contain the same value many times and take the memory of one: if `self.l` has n elements,
+`self.l.map(x, self.l)` has n * n. So code that copies or prints a value checks its extent first. Pure.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from aggserver.cel.values import Optional
 
 __all__ = ["Extent", "extent"]
 
-# Bytes of a value in a list or map, at least: a digit, a bracket or a quote, and the comma behind it. A text has one quote more.
+# The least bytes of a value in a list or map: a digit, bracket or quote, and a comma. A string has a second quote.
 _VALUE = 2
 _QUOTE = 1
-# Elements of lists that are remembered; for shorter ones that would cost more than it saves.
+# Lists with at least this many elements are remembered; for shorter ones that would cost more than it saves.
 _LONG = 64
-# Types of values that have nothing in them.
+# Types of values that contain no other values.
 _PLAIN = frozenset((int, float, bool, type(None)))
 
 
 class Extent(NamedTuple):
-    """bytes: as JSON, at least. elements: values, with all that are in lists and maps."""
+    """bytes: a lower bound of the size as JSON. elements: the number of values, including those within lists and maps."""
 
     bytes: int
     elements: int
 
 
 def extent(value: Any, most: int, most_elements: int | None = None, opened: Callable[[Any], Any] = lambda value: value) -> Extent:
-    """The extent of a value. most, most_elements: it stops when there are more bytes or elements, and returns what it has found.
+    """The extent of a value, or what was counted of it when there were more than `most` bytes or `most_elements` elements.
 
-    opened: returns what is in a value that is neither of JSON nor of CEL, or the value itself.
+    opened: returns the content of a value whose type is neither JSON's nor CEL's; the value itself if it has none.
     """
     found, elements = _VALUE, 1
     waiting = [value]
-    known: dict[int, list[Any]] = {}  # what long lists have in them, by their identity: each is gone through once
+    known: dict[int, list[Any]] = {}  # the content of long lists, by the list's id(), so that each list is read once
     while waiting and found <= most and (most_elements is None or elements <= most_elements):
         each = waiting.pop()
         if isinstance(each, Optional):
@@ -53,7 +53,7 @@ def extent(value: Any, most: int, most_elements: int | None = None, opened: Call
             if isinstance(each, dict):
                 found += sum(_QUOTE + len(key) for key in each if isinstance(key, str))
                 each = each.values()
-            # An element has a byte at least, so that there are never many more of them waiting than there may be bytes.
+            # Each element counts at least a byte, so `most` also bounds how many wait here.
             if (inside := known.get(id(each))) is None:
                 inside = [inner for inner in each if type(inner) not in _PLAIN]
                 if isinstance(each, list) and len(each) >= _LONG:

@@ -53,8 +53,9 @@ _IMPLEMENTATIONS: Mapping[str, Callable[..., Any]] = {
     )
     for overload, implementation in library.IMPLEMENTATIONS.items()
 }
-# These check their arguments themselves, and have their own error messages.
+# Functions that check their arguments themselves, and have their own error messages.
 _UNGUARDED = frozenset(("size", "matches", "flatten", "sort", "@sortByAssociatedKeys"))
+# Functions that cel-go's error does not name.
 _WORDLESS = frozenset(("contains", "startsWith", "endsWith"))
 
 _EXACT: Mapping[Kind, type] = {

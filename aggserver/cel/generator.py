@@ -70,7 +70,7 @@ class OnAccess(NamedTuple):
 
     kind: values of this Python type need no conversion; None if all do.
     convert: returns the CEL value for any other value, possibly the same one. Raises EvaluationError.
-    is_sure: whether the converted value always has the type `kind`. may_be_null: or is null.
+    is_sure: whether the converted value always has the type `kind`. may_be_null: whether it may be null instead.
     """
 
     kind: type | None
@@ -89,7 +89,7 @@ class Objects(Protocol):
         """The dict key of the CEL field `name`, and the field's type."""
 
     def on_access(self, type_: Type) -> OnAccess | None:
-        """None if values of this type need no conversion."""
+        """How to convert values of this type; None if they need no conversion."""
 
     def deep_conversion(self, type_: Type) -> Callable[[Any], Any] | None:
         """A function that converts a list, map or object with all its elements to CEL values; None if none is needed.
@@ -289,7 +289,7 @@ class _Generator(Folds):
         return self._deep_convert(self.value(expr, bare=bare), self.type_of(expr))
 
     def _branch(self, expr: Expr, into: Type, *, bare: bool = False) -> Code:
-        """The value of one of two branches; converted with all its elements if the type of both is dyn and so tells nothing."""
+        """The value of one of two branches; converted with all its elements if the type of both is dyn, so not known here."""
         return self._deep_value(expr, bare=bare) if into.is_dyn else self.value(expr, bare=bare)
 
     def _attribute(self, expr: Expr, *, bare: bool) -> Code:

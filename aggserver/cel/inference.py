@@ -83,7 +83,7 @@ class Inference:
         return given == wanted
 
     def _stands_for(self, param: Type, type_: Type) -> tuple[bool, bool]:
-        """Bind the parameter to the type if possible. Returns whether it is, and whether the parameter was bound before."""
+        """Bind the parameter to the type if possible. Returns whether it fits, and whether the parameter was bound before."""
         if param == type_:
             return True, True
         before = self._bound.get(param.name)

@@ -27,7 +27,7 @@ __all__ = [
     "unescape_bytes",
 ]
 
-# Names of token kinds as ANTLR prints them in what it expects. The kind of an operator or keyword is its text.
+# Names of token kinds, as ANTLR's errors list what is expected. The kind of an operator or keyword is its text.
 FLOAT = "NUM_FLOAT"
 INT = "NUM_INT"
 UINT = "NUM_UINT"

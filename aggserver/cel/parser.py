@@ -26,8 +26,8 @@ MAX_SIZE = 100_000
 # Python frames, with room for the callers: the rules of the grammar may nest MAX_DEPTH times each, and later walks over the
 # tree take up to three frames for a node. Python's default limit of 1,000 would be reached first.
 _FRAMES = 10_000
-# Calls in a row, as in `s.trim().trim()`, are levels of the tree that cel-go does not count. All that come after the first few of
-# a row may be so many together, so that the frames are enough for the deepest tree.
+# Calls in a row, as in `s.trim().trim()`, are levels of the tree that cel-go does not count. The first _FREE_CALLS of each row
+# are free; an expression may have _MOST_CALLS beyond these in all, so that _FRAMES suffices for the deepest tree.
 _FREE_CALLS = 8
 _MOST_CALLS = 500
 
@@ -87,7 +87,7 @@ class _Parser:
         self._depths = {"expr": 0, "relation": 0, "calc": 0}
         # The depth of the tree parsed last, as cel-go's visitor counts it: operators, selections and indexes.
         self._depth = 0
-        # The calls in rows, beyond the first of each row.
+        # The calls in rows beyond the free ones, in the whole expression.
         self._calls = 0
 
     def parse(self) -> Expr:

@@ -26,7 +26,7 @@ _MOST_ERRORS = 100
 _MOST_RECOVERIES = 30
 _MOST_SKIPPED = 256
 
-# In the order of ANTLR's token types, in which sets of them are printed.
+# The kinds of tokens in the order of ANTLR's token types; errors print sets of them in this order.
 _KINDS = (
     *(END, "==", "!=", "in", "<", "<=", ">=", ">", "&&", "||", "[", "]", "{", "}", "(", ")", ".", ",", "-", "!", "?", ":", "+"),
     *("*", "/", "%", "true", "false", "null", FLOAT, INT, UINT, STRING, BYTES, IDENTIFIER, QUOTED),

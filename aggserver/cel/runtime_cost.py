@@ -109,19 +109,19 @@ def inequality(left: Any, right: Any) -> int:
     return ceil(min(_size(left), _size(right)) * _TRAVERSAL)
 
 
-# Elements of lists that are remembered; for shorter ones that would cost more than it saves.
+# Lists with at least this many elements are remembered; for shorter ones that would cost more than it saves.
 _LONG = 64
-# Lists and maps that are looked into, which takes a fifth of a second. No object has as many.
+# The most lists and maps that are searched, which takes a fifth of a second. No object has as many.
 _MOST_CONTAINERS = 2_000_000
 
 
 def weight(value: Any, most: int) -> int:
     """The number of elements and entries of a list or map, including nested ones, which upstream's costs ignore.
 
-    most: it stops when there are more. The same list may be in a value any number of times.
+    most: counting stops beyond it. A value may contain the same list any number of times.
     """
     found = looked = 0
-    known: dict[int, list[Any]] = {}  # what long lists have in them, by their identity: each is gone through once
+    known: dict[int, list[Any]] = {}  # the content of long lists, by the list's id(), so that each list is read once
     waiting = [value.value if type(value) is Optional else value]
     while waiting and found <= most:
         each = waiting.pop()

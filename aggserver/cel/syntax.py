@@ -1,8 +1,8 @@
 """Syntax errors of an invalid expression, with ANTLR's messages.
 
-`parser.py` calls this only for a source that does not parse. People search for these messages and tests compare them, and they
-depend on the way through the grammar. So this is the grammar a second time, as ANTLR's generated parser walks it, with errors
-as its only result. One or two tokens decide which alternative a rule takes, as derived from the grammar.
+`parser.py` calls this only for a source that does not parse. People search for these messages and tests compare them, and the
+messages depend on the way through the grammar. So this module has the grammar a second time, as ANTLR's generated parser walks
+it, and only reports errors. One or two tokens decide which alternative a rule takes, as derived from the grammar.
 
 Upstream then visits the tree that is left after such errors. Of the further errors it finds there, invalid names are reported
 here, invalid arguments of macros are not.

@@ -68,7 +68,7 @@ def since_epoch(year: int, month: int, day: int, clock: tuple[int, ...] = (), fr
 
 
 def timestamp_of(nanoseconds: int, offset: int = 0) -> Timestamp:
-    """Raises EvaluationError outside the years 1 to 9999."""
+    """The timestamp at so many nanoseconds since 1970. Raises EvaluationError outside the years 1 to 9999."""
     if not _FIRST <= nanoseconds // _SECOND <= _LAST:
         raise EvaluationError("timestamp overflow")
     return Timestamp(nanoseconds, offset)
@@ -133,7 +133,9 @@ def difference(left: Timestamp, right: Timestamp) -> Duration:
 
 
 def part(moment: Timestamp, name: str, zone: str = "UTC") -> int:
-    """name: FullYear, Month, DayOfYear, DayOfMonth (these three from 0), Date (from 1), DayOfWeek (Sunday is 0), Hours, ..."""
+    """A part of the time in a zone: FullYear, Month, DayOfYear, DayOfMonth (these three from 0), Date (from 1), DayOfWeek
+    (Sunday is 0), Hours, ...
+    """
     seconds, nanoseconds = divmod(moment.nanoseconds, _SECOND)
     days, rest = divmod(seconds + _offset(seconds, zone), 86400)
     match name:

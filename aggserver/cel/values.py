@@ -140,7 +140,7 @@ class Opaque:
 
 
 class Message(dict[str, Any]):
-    """An object that an expression has made, `Object.spec{replicas: 3}`, by the names of its fields."""
+    """An object that an expression has made, `Object.spec{replicas: 3}`: its values by field name."""
 
     __slots__ = ("type_name",)
 
@@ -261,7 +261,7 @@ def _equal_maps(left: dict[Any, Any], right: Any) -> bool:
 
 
 def _not_unequal(left: Any, right: Any) -> bool:
-    """Equality of elements: within lists and maps, cel-go treats values that can't be compared as equal."""
+    """Whether two elements are equal: within lists and maps, cel-go treats values that can't be compared as equal."""
     try:
         return equal(left, right)
     except EvaluationError:

@@ -1,11 +1,11 @@
-"""Atom: the type of a value as far as merging needs it, made from a structural schema.
+"""Atom: the type of a value, with what merging needs of a structural schema.
 
 A type may be a scalar, a list and a map at once; the value then decides which of them applies. Atomic lists and maps are owned
 as a whole, lists of type set and map by their items, other maps by their members. Where a schema says nothing, the type is
 deduced: maps are owned by their members, lists as a whole.
 Pure. Source: k8s.io/kube-openapi pkg/schemaconv/{openapi,smd}.go, sigs.k8s.io/structured-merge-diff/v6 schema/elements.go and
-typed/{helpers,parser}.go, v6.3.3. Upstream makes these types from the OpenAPI that it publishes for a definition, so what that
-leaves out counts as unspecified.
+typed/{helpers,parser}.go, v6.3.3. Upstream makes these types from the OpenAPI that it publishes for a definition, so what the
+OpenAPI leaves out counts as unspecified.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["DEDUCED", "OBJECT_META", "UNTYPED", "Atom", "ListType", "MapType", "
 
 @dataclass(slots=True, eq=False)
 class ListType:
-    """element: the type of the items.
+    """A list. element: the type of the items.
 
     associative: each item has its own owners. Items are identified by the members named in `keys`, or by their value if there are
     no keys.
@@ -34,7 +34,7 @@ class ListType:
 
 @dataclass(slots=True, eq=False)
 class MapType:
-    """fields: member name -> type, for declared members. defaults: member name -> default value.
+    """A map. fields: member name -> type, for declared members. defaults: member name -> default value.
 
     element: the type of all other members, None if there may be none. atomic: the map has one owner as a whole.
     """
@@ -53,7 +53,7 @@ class Atom:
     """A type. Other types share it, so it is never changed once it is complete.
 
     scalar: numeric, string, boolean, untyped (any of them), or '' for none.
-    walker: what `walker.py` makes of the type when it is first needed.
+    walker: the type's `walker.Walker`, None until it is first needed.
     """
 
     scalar: str = ""
@@ -63,7 +63,7 @@ class Atom:
 
     @property
     def is_textual(self) -> bool:
-        """Whether a value has only strings as scalars, at any depth: then Python's `==` is exact (else it takes 1 for true)."""
+        """Whether all scalars are strings, at any depth. Then Python's `==` is exact; otherwise 1 and true would be equal."""
         return not _contains(self, lambda inner: inner.scalar not in ("", "string"))
 
     @property
@@ -73,7 +73,7 @@ class Atom:
 
     @property
     def has_atomic(self) -> bool:
-        """Whether the type contains an atomic list or map: stored sets may own its items, from before it was atomic."""
+        """Whether the type contains an atomic list or map. Stored sets from before it was atomic may own its items."""
         return _contains(
             self,
             lambda inner: (inner.map is not None and inner.map.atomic) or (inner.list is not None and not inner.list.associative),
@@ -86,7 +86,7 @@ class Atom:
 
 
 def _contains(atom: Atom, wanted: Callable[[Atom], bool]) -> bool:
-    """Whether `wanted` is true of the type or of any type in it."""
+    """Whether `wanted` is true for the type or for any type in it."""
     waiting, seen = [atom], {id(atom)}
     while waiting:
         inner = waiting.pop()
@@ -115,7 +115,7 @@ _STRINGS = Atom(map=MapType(element=_STRING))
 
 
 def of_schema(node: Structural, *, preserve: bool = False) -> Atom:
-    """The type of the values of a schema. preserve: a schema around it keeps unknown fields, and so do all in it."""
+    """The type of the values of a schema. preserve: a schema around it preserves unknown fields, and so this one does too."""
     preserve = preserve or node.x_preserve_unknown_fields
     if node.type in _SCALARS:
         return Atom(_SCALARS[node.type])
@@ -197,9 +197,9 @@ OBJECT_META = _struct(
 
 
 def of_resource(schema: Structural | None, *, preserve_unknown_fields: bool = False) -> Atom:
-    """The type of a whole object of a version; None has no schema, and all is deduced.
+    """The type of a whole object of a version. If `schema` is None, the whole type is deduced.
 
-    preserve_unknown_fields: of the definition, which only definitions from before v1 have.
+    preserve_unknown_fields: the definition's `preserveUnknownFields`, which can be true only in definitions from before v1.
     """
     if schema is None:
         return DEDUCED

@@ -20,7 +20,7 @@ __all__ = ["UNCHANGED", "Comparison", "compare", "plain_compare"]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Disjoint sets; if all are empty, nothing changed."""
+    """The fields that a change removed, modified and added: disjoint sets, all empty if nothing changed."""
 
     removed: FieldSet
     modified: FieldSet
@@ -45,7 +45,7 @@ class _Sets:
         self.added: dict[str, Any] = {}
 
     def take(self, element: str, inner: _Sets) -> None:
-        """Adds the changes found below `element`. A node with nothing but `.` becomes a leaf."""
+        """Add the changes found below `element`. A node that has only `.` becomes a leaf."""
         for name in self.__slots__:
             found = getattr(inner, name)
             if found:
@@ -63,7 +63,7 @@ UNCHANGED = Comparison(fieldset.EMPTY, fieldset.EMPTY, fieldset.EMPTY)
 
 
 def compare(old: Any, new: Any, atom: Atom) -> Comparison:
-    """Compares two whole objects of one type. The caller has checked that `new` fits it.
+    """Compare two whole objects of one type. The caller has checked that `new` fits the type.
 
     Raises TypedError if `old` does not fit, or items of lists can't be identified.
     """
@@ -171,7 +171,7 @@ def _compare_lists(old: list[Any], new: list[Any], of: ListType, found: _Sets) -
         if len(left) <= 1 and len(right) <= 1:
             errors += _compare_at(element, left[0] if left else ABSENT, right[0] if right else ABSENT, of.element, found)
             continue
-        # Items that are there twice are compared and owned as a whole.
+        # Items that occur twice are compared and owned as a whole.
         marked = _Sets()
         if len(left) > 1 and len(right) > 1:
             if not equal(left, right):

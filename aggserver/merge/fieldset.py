@@ -59,11 +59,12 @@ NO_ELEMENT = "?:"
 _SELF = "."
 _MEMBER: FieldSet = {}
 
-# Maximum depth of a set that a client sends. Go's JSON decoder gives up at 10,000, but an object, and thus its sets, nests 254
-# deep at most.
+# Maximum depth of a set that a client sends. Go's JSON decoder allows 10,000 levels, but an object, and thus its sets, has 254 at
+# most.
 MAX_DEPTH = 256
 
-# Size of the cache of parsed elements (names of containers and types of conditions recur), and the longest element in it.
+# Size of the cache of parsed elements (names of containers and types of conditions recur), and the characters of the longest
+# element in it.
 _CACHED = 4096
 _CACHED_LENGTH = 256
 
@@ -86,7 +87,7 @@ def key(fields: Mapping[str, Any]) -> str:
     return "k:{" + ",".join([f"{_json(name)}:{_json(fields[name])}" for name in sorted(fields)]) + "}"
 
 
-# Characters that JSON writes as they are.
+# Characters that JSON writes without an escape.
 _PLAIN = r"[ !#-%'-;=?-\[\]-~]*"
 is_plain = re.compile(_PLAIN).fullmatch
 
@@ -166,7 +167,7 @@ def paths(fields: FieldSet, before: Path = ()) -> Iterator[Path]:
 
 
 def union(left: FieldSet, right: FieldSet) -> FieldSet:
-    """The union; `left` itself if it has all of `right`."""
+    """The union of two sets; `left` itself if it has all of `right`."""
     if not right or left is right:
         return left
     if not left:
@@ -191,7 +192,7 @@ def _united_nodes(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def union_of(sets: Sequence[FieldSet]) -> FieldSet:
-    """The union of all. By halves: one after the other, each step would copy everything that the steps before it made."""
+    """The union of all sets, united by halves: one after the other, each step would copy the results of all steps before it."""
     if len(sets) <= 1:
         return sets[0] if sets else EMPTY
     middle = len(sets) // 2
@@ -201,7 +202,7 @@ def union_of(sets: Sequence[FieldSet]) -> FieldSet:
 def covers(left: FieldSet, right: FieldSet, *, levels: int = 3) -> bool:
     """Whether `left` has all of `right`.
 
-    levels: on how many levels equal parts are first looked for with `==`, which is fast if there are any and wasted if not.
+    levels: on how many levels parts are first compared with `==`, which is fast if they are equal and wasted if not.
     """
     for name, theirs in right.items():
         ours = left.get(name)
@@ -217,7 +218,7 @@ def covers(left: FieldSet, right: FieldSet, *, levels: int = 3) -> bool:
 
 
 def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
-    """The intersection."""
+    """The elements that are in both sets."""
     if left is right:
         return left
     if len(right) < len(left):
@@ -240,7 +241,7 @@ def _common(left: FieldSet, right: FieldSet) -> FieldSet | None:
 
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
-    """`left` without the elements of `right`; what is below a removed element stays.
+    """`left` without the elements of `right`; the elements below a removed one are kept.
 
     Keeps the order of `left`, and is `left` itself if nothing is removed.
     """
@@ -306,7 +307,7 @@ def _recursively_without(left: FieldSet, right: FieldSet) -> FieldSet | None:
 def ordered(fields: FieldSet) -> dict[str, Any]:
     """The same set with its elements sorted as texts.
 
-    That is how kube-apiserver shows those of custom resources: they are decoded to Go maps, and written from these again.
+    kube-apiserver shows the sets of custom resources so, because it decodes them to Go maps and encodes these again.
     """
     return _ordered(fields, {})
 
@@ -336,9 +337,9 @@ def _in_order(fields: FieldSet) -> list[str]:
 
 
 def _are_plain_keys(names: list[str]) -> bool:
-    """Whether all have one key, the same in all, with string values, so that sorting the elements' texts puts them in order.
+    """Whether all elements have one and the same key, with string values that sort as the texts of the elements do.
 
-    The two orders agree if no character of a value is smaller than the quote that ends it, and none is escaped.
+    The two orders agree if no character of a value is smaller than the quote at its end, and none is escaped.
     """
     keys = names[1:] if names[0] == _SELF else names
     head, quote_mark, _ = keys[0].partition('":"')
@@ -380,7 +381,7 @@ def _value_rank(item: Any) -> tuple[Any, ...]:
 
 
 def parse(fields: Any) -> FieldSet:
-    """Reads a fieldsV1 that a client sent. Elements of unknown kinds are dropped, null is the empty set.
+    """Read a fieldsV1 that a client sent. Elements of unknown kinds are dropped, null is the empty set.
 
     Raises FieldSetError.
     """

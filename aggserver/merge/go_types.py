@@ -1,7 +1,7 @@
-"""Kinds: the types of objects that have no schema of a definition: the server's own kinds, and Scale.
+"""Kinds: the types of objects that no definition has a schema for: the server's own kinds, and Scale.
 
 Derived from the tables in `scheme/`, which say which lists are maps or sets and which structs are atomic.
-Pure. Source: k8s.io/kube-openapi pkg/schemaconv/{openapi,smd}.go, from which upstream has its types of all kinds.
+Pure. Source: k8s.io/kube-openapi pkg/schemaconv/{openapi,smd}.go, by which upstream makes the types of all kinds.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _SCALARS = {
 }
 
 
-# As Go writes them; of all other kinds the zero is null.
+# Go's zero values by kind, as JSON; for all other kinds it is null.
 _ZEROS: dict[str, str | bool | int] = {"string": "", "bool": False, "int32": 0, "int64": 0, "float64": 0}
 
 
-# Structs in Go, so that they are never omitted.
+# Kinds that are structs in Go, so that omitempty does not omit them.
 _TIMES = frozenset({"time", "micro-time"})
 
 
@@ -38,7 +38,7 @@ def of_type(name: str) -> Atom:
 
 @cache
 def zero(name: str) -> JSONObject:
-    """What Go writes of a new object of a kind beside its metadata. To be shared, and not changed."""
+    """The members that Go writes for a new object of a kind, without kind, apiVersion and metadata. Must not be changed."""
     written = _zero(lookup(name))
     return {member: written[member] for member in written if member not in ("kind", "apiVersion", "metadata")}
 
@@ -61,11 +61,11 @@ def _atom(of: Type, made: dict[int, Atom]) -> Atom:
     if of.kind in _SCALARS:
         return Atom(_SCALARS[of.kind])
     if of.kind not in ("list", "map", "struct"):
-        # Of any JSON, of unions and of int-or-string, OpenAPI has no type.
+        # OpenAPI has no type for any JSON value, for unions and for int-or-string.
         return UNTYPED if of.name == "runtime.RawExtension" else DEDUCED
     if id(of) in made:
         return made[id(of)]
-    atom = made[id(of)] = Atom()  # before its members: types contain themselves
+    atom = made[id(of)] = Atom()  # recorded before its members are made, since a type may contain itself
     if of.kind == "list":
         assert of.element is not None
         atom.list = ListType(_atom(of.element, made))
@@ -74,7 +74,7 @@ def _atom(of: Type, made: dict[int, Atom]) -> Atom:
         atom.map = MapType(element=_atom(of.element, made))
     else:
         fields = {name: _member(member, made) for name, member in of.members.items()}
-        # Only keys of lists are ever looked for among the defaults.
+        # Defaults are used only for the keys of list maps, which are scalars.
         defaults = {
             name: each.default for name, each in of.members.items() if each.type.kind in _ZEROS and each.default is not None
         }

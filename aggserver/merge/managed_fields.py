@@ -1,8 +1,8 @@
 """Managed fields: keeps `metadata.managedFields` in every write, and does server-side apply.
 
-What upstream builds as ten wrapped managers is one path here, in the same order: whose entries count (the request's, the live
-ones, or none), who the writer is, the comparison (`managers.py`), what nobody owns, the time, at most ten writers by update.
-Entries that a write does not change stay the objects that they were.
+Upstream has ten managers that wrap each other; here the same steps follow one another: choose the entries (the request's, the
+live ones, or none), name the writer, compare (`managers.py`), drop fields that nobody owns, set the time, and limit the entries
+of operation Update to ten. Entries that a write does not change remain the same Python objects.
 Pure: the time is an argument.
 Source: k8s.io/apimachinery pkg/util/managedfields/internal, v0.36.3.
 """
@@ -43,7 +43,7 @@ __all__ = ["APPLY", "UPDATE", "FieldManager", "ManagedFieldsError", "decode", "i
 
 APPLY, UPDATE = "Apply", "Update"
 
-# Entries of operation Update; the oldest beyond this become one (upstream's DefaultMaxUpdateManagers).
+# The most entries of operation Update; beyond it, the oldest are united (upstream's DefaultMaxUpdateManagers).
 MAX_UPDATE_MANAGERS = 10
 _OLD_UPDATES = "ancient-changes"
 _BEFORE_APPLY = "before-first-apply"
@@ -70,7 +70,7 @@ _STRIPPED: FieldSet = {
     "f:metadata": {".": {}, **{fieldset.field(name): {} for name in _METADATA}},
 }
 
-# Stands for the writer while a write is compared, to keep what it owned before apart from what it changes now.
+# Stands for the writer during the comparison, to distinguish the fields that it changes now from those that it owned before.
 _SELF = Manager("current-operation", UPDATE)
 
 
@@ -80,7 +80,9 @@ class ManagedFieldsError(ValueError):
 
 @dataclass(slots=True)
 class _Managed:
-    """fields: manager -> what it owns. times: when each wrote last, RFC 3339. entries: as stored, kept if nothing changes."""
+    """Decoded managedFields, by manager. fields: its fields. times: of its last write, RFC 3339. entries: as stored, to be reused
+    where nothing changes.
+    """
 
     fields: Managers = field(default_factory=dict)
     times: dict[Manager, str | None] = field(default_factory=dict)
@@ -124,7 +126,7 @@ def _entry_order(entry: JSONObject) -> tuple[Any, ...]:
 
 
 def _seconds(time: str | None) -> int:
-    """Seconds since 1970, 0 without a time. The server's own form is read by C code."""
+    """Seconds since 1970, 0 without a time. The form that this server writes is parsed by C code."""
     if not time:
         return 0
     if _is_canonical(time):
@@ -136,7 +138,7 @@ def _seconds(time: str | None) -> int:
 
 
 def _as_written(time: str | None) -> str | None:
-    """As the server writes times: in UTC, and without what is below a second."""
+    """The time as the server writes times: in UTC, and without fractions of a second."""
     return time if not time or _is_canonical(time) else times.format_time(_seconds(time))
 
 
@@ -144,7 +146,7 @@ _is_canonical = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{
 
 
 def decode(entries: Any, *, trusted: bool = False) -> Managers:
-    """Reads a list of entries. Raises ManagedFieldsError.
+    """Decode a list of entries. Raises ManagedFieldsError.
 
     trusted: the entries were stored, so their sets are valid and in order.
     """
@@ -196,11 +198,11 @@ def _entries(obj: JSONObject) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class FieldManager:
-    """Of one endpoint: a resource in one version, or a subresource of it.
+    """Keeps the managedFields of objects that are written at one endpoint: a resource in one version, or a subresource of it.
 
-    api_version, kind: what the endpoint serves. atom_of: the type of the objects of a version. convert: an object in another
-    version. Both raise MissingVersionError for one that is not served. ignored: by version, what the endpoint resets.
-    zero: returns what upstream's new object of a built-in kind has beside its metadata before anything is written to it.
+    api_version, kind: of the objects at the endpoint. atom_of: returns the type of the objects of a version. convert: returns an
+    object in another version. Both raise MissingVersionError for a version that is not served. ignored: by version, the fields
+    that the endpoint resets. zero: returns the members, without metadata, of a new empty object of a built-in kind in upstream.
     """
 
     api_version: str
@@ -214,17 +216,18 @@ class FieldManager:
     # Updates
 
     def update(self, live: JSONObject | None, new: JSONObject, manager: str, now: str) -> None:
-        """Sets `managedFields` of an object that is about to be written; `live` is None for a create. Changes `new`'s metadata.
+        """Set `managedFields` of an object that is about to be written; `live` is None for a create. Changes `new`'s metadata.
 
-        Raises nothing for what the objects hold: where owners can't be told, there are none afterwards, as upstream has it.
+        Never fails because of the objects' content: if the owners can't be determined, the object has no managedFields
+        afterwards, as in upstream.
         """
         try:
             managed = self._live_or_new(live, new)
             set_entries(new, None)
             if not managed.fields and live is not None:
-                return  # nobody kept them so far, and it begins with a create or an apply
+                return  # the object has had no managedFields so far; only a create or an apply adds the first
             if new.get("kind") != self.kind:
-                return  # there is no type for it; a write of `/status` may say any kind, which is then passed over
+                return  # there is no type for this kind; a write of `/status` may have any kind, which is ignored later
             managed = self._updated(None if live is None else without_entries(live), new, managed, manager, now)
             entries = _capped(managed).encoded()
         except (TypedError, MissingVersionError, StatusError, RecursionError):
@@ -271,12 +274,12 @@ class FieldManager:
         now: str,
         default: Callable[[JSONObject], object] | None = None,
     ) -> JSONObject:
-        """The object after an apply of `config`, with its managedFields; `live` is None where there is none.
+        """The object after an apply of `config`, with its managedFields; `live` is None if there is no object yet.
 
-        default: adds the defaults in place to an object that the apply has changed; without it, none are added. One that it does
-        not change stays as it was, even where it lacks them, as an object that was converted to this version may.
-        Shares parts with both. Raises StatusError: 400 for a configuration of another kind or with managedFields, 409 for
-        conflicts, 500 for one that does not fit the type.
+        default: adds the defaults in place to an object that the apply has changed; without it, none are added. An object that
+        the apply does not change gets no defaults, even if it lacks some, as an object converted to this version may.
+        The result shares parts with both arguments. Raises StatusError: 400 for a configuration of another kind or with
+        managedFields, 409 for conflicts, 500 for a configuration that does not fit the type.
         """
         there = self._nothing() if live is None else live
         try:
@@ -308,7 +311,7 @@ class FieldManager:
     def _apply_over_kubectl(
         self, live: JSONObject, config: JSONObject, managed: _Managed, name: str, *, force: bool, now: str
     ) -> tuple[JSONObject, _Managed, bool]:
-        """As `_apply`. Fields of kubectl's client-side apply are no conflict for its server-side apply, unless changed since."""
+        """As `_apply`, but kubectl's server-side apply may change fields of its client-side apply that are unchanged since."""
         try:
             return self._apply(live, config, managed, name, force=force, now=now)
         except ConflictsError as error:
@@ -341,10 +344,10 @@ class FieldManager:
     def _apply(
         self, live: JSONObject, config: JSONObject, managed: _Managed, name: str, *, force: bool, now: str
     ) -> tuple[JSONObject, _Managed, bool]:
-        """(the object, who owns what of it, whether the object has changed)."""
+        """(the object after the apply, its managed fields, whether the object has changed)."""
         there = self._typed(without_entries(live))
         if not managed.fields:
-            # Nobody knows who wrote what is there, only that it was not this applier.
+            # It is not known who wrote the present fields, only that it was not this applier.
             try:
                 managed = _capped(self._updated(None, there.value, managed, _BEFORE_APPLY, now))
             except TypedError as error:
@@ -373,7 +376,7 @@ class FieldManager:
         return obj, _Managed(fields, managed.times | {manager: now}, managed.entries), True
 
     def _failed_apply(self, live: Typed, error: TypedError) -> StatusError:
-        """The error of an apply, which names the live object if that does not fit its type."""
+        """The error of an apply. It names the live object if that does not fit its type."""
         try:
             validate(live.value, live.atom, allow_duplicates=True)
         except TypedError as cause:
@@ -386,7 +389,9 @@ class FieldManager:
         return FieldUpdater(self._converted, self.ignored)
 
     def _converted(self, typed: Typed, api_version: str) -> Typed:
-        """Raises MissingVersionError, and TypedError for what can't be converted or then does not fit the type of the version."""
+        """The object in another version. Raises MissingVersionError, and TypedError if it can't be converted, or does not fit the
+        type of that version.
+        """
         if typed.api_version == api_version:
             return typed
         try:
@@ -411,24 +416,24 @@ class FieldManager:
 
 
 def _group_version(api_version: str) -> str:
-    """As Go prints it, with a slash where there is no group."""
+    """The apiVersion as Go prints it: with a slash even if there is no group."""
     return api_version if "/" in api_version else f"/{api_version}"
 
 
 def _text(tree: JSONObject, name: str) -> str:
-    """A member that is a text, and nothing where it is something else."""
+    """A member that is a string, '' if it is missing or anything else."""
     found = tree.get(name)
     return found if isinstance(found, str) else ""
 
 
 def _metadata(obj: JSONObject) -> JSONObject:
-    """Of an object of any shape."""
+    """The metadata of an object, {} if it is missing or not an object."""
     found = obj.get("metadata")
     return found if isinstance(found, dict) else {}
 
 
 def _names_managers(config: JSONObject) -> bool:
-    """Whether a configuration has managedFields. What can't be read as such does not count here, as upstream has it."""
+    """Whether a configuration has managedFields. Malformed ones don't count here, as in upstream."""
     given = _metadata(config).get("managedFields")
     if not isinstance(given, list) or not all(isinstance(entry, dict) for entry in given):
         return False
@@ -436,7 +441,7 @@ def _names_managers(config: JSONObject) -> bool:
 
 
 def set_entries(obj: JSONObject, entries: list[JSONObject] | None) -> None:
-    """Sets `managedFields` in the object's metadata, or removes them where there are none."""
+    """Set `managedFields` in the object's metadata, or remove them if `entries` is None or empty."""
     metadata = obj["metadata"]
     if entries:
         metadata["managedFields"] = entries
@@ -458,7 +463,7 @@ def _as_before(owned: FieldSet, before: Owned | None) -> FieldSet:
 
 
 def _capped(managed: _Managed) -> _Managed:
-    """Limits the Update entries: the oldest of each version become one, until there are few enough."""
+    """Limit the entries of operation Update: the oldest ones of each version are united, until there are few enough."""
     if len(managed.fields) <= MAX_UPDATE_MANAGERS:
         return managed
     updaters = [manager for manager, owned in managed.fields.items() if not owned.applied]
@@ -467,7 +472,7 @@ def _capped(managed: _Managed) -> _Managed:
     fields, when = dict(managed.fields), dict(managed.times)
     updaters.sort(key=lambda manager: (_seconds(when.get(manager)), _identifier(manager)))
     first: dict[str, Manager] = {}
-    # Manager that others become -> their sets. United at the end, since there may be thousands.
+    # The manager into which others are united -> their sets. The sets are united at the end, since there may be thousands.
     together: dict[Manager, list[FieldSet]] = {}
     left = len(updaters)
     for manager in updaters:
@@ -483,8 +488,8 @@ def _capped(managed: _Managed) -> _Managed:
         together.setdefault(bucket, [fields[bucket].fields]).append(owned.fields)
         del fields[manager]
         if manager == bucket:
-            del together[bucket]  # upstream loses what it had
-        # The younger of the two times.
+            del together[bucket]  # upstream loses the fields that it had
+        # The later of the two times.
         when[bucket] = when.get(manager)
         left -= 1
     for bucket, sets in together.items():

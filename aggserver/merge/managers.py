@@ -1,7 +1,8 @@
 """Managers: who owns which fields after an update or an apply, and the object that an apply makes.
 
-An update takes what it changed from whoever had it. An apply that would change what somebody else has is a conflict, unless it is
-forced. It owns all that it says; what it said last time and says no more goes away, unless somebody else owns it.
+An update takes the fields that it changed from their owners. An apply that would change fields of other managers is a conflict,
+unless it is forced. The applier owns all fields of its configuration; a field that was in its last configuration and is no longer
+in this one is removed from the object, unless another manager owns it.
 Pure. Source: sigs.k8s.io/structured-merge-diff/v6 merge/{update,conflict}.go, v6.3.3.
 """
 
@@ -37,7 +38,7 @@ class MissingVersionError(Exception):
 
 
 class Manager(NamedTuple):
-    """A writer. An applier is one manager in all versions, so its `api_version` is ''."""
+    """A writer. An applier is the same manager in all versions, so its `api_version` is ''."""
 
     name: str
     operation: str
@@ -46,7 +47,7 @@ class Manager(NamedTuple):
 
 
 class Owned(NamedTuple):
-    """What a manager owns, in the version in which it wrote.
+    """The fields that a manager owns, in the version in which it wrote.
 
     in_order: `fields` is in the order of `fieldset.ordered`, as stored sets are. Removing fields keeps the order.
     """
@@ -70,8 +71,8 @@ class Typed(NamedTuple):
 
 _PRUNE = "failed to prune fields"
 
-# Gives an object in another version, the same one where it is in that already. Raises MissingVersionError, and what converters
-# raise.
+# Returns an object in another version, the same object if it is in that version already. Raises MissingVersionError, and what
+# converters raise.
 Convert = Callable[[Typed, str], Typed]
 
 
@@ -98,7 +99,7 @@ class ConflictsError(Exception):
 class FieldUpdater:
     """Does one update or one apply. It converts each object to each version once, however many managers wrote in it.
 
-    ignored: by version what the endpoint resets, and so nobody comes to own by it.
+    ignored: by version, the fields that the endpoint resets, so that no write there makes anybody their owner.
     """
 
     convert: Convert
@@ -107,9 +108,9 @@ class FieldUpdater:
     _converted: dict[tuple[int, str], tuple[Typed, Typed | None]] = field(default_factory=dict, init=False)
 
     def update(self, live: Typed, new: Typed, managers: Managers, manager: Manager) -> Managers:
-        """The managers after a create, update or patch. live: what was there, with nothing but its type for a create.
+        """The managers after a create, update or patch. live: the object before; for a create, an object that has only its type.
 
-        `new` fits its type. Raises TypedError, also where `live` does not fit, and what `convert` raises.
+        `new` must fit its type. Raises TypedError, also if `live` does not fit, and what `convert` raises.
         """
         managers, changed = self._take(live, new, self._reconciled(live, managers), manager, force=True)
         before = managers.pop(manager, None)
@@ -123,9 +124,9 @@ class FieldUpdater:
     def apply(
         self, live: Typed, config: Typed, managers: Managers, manager: Manager, *, force: bool
     ) -> tuple[Typed | None, Managers]:
-        """(the new object, None where it is as it was; the managers).
+        """(the new object, None if it is unchanged; the managers).
 
-        `config` fits its type. Raises ConflictsError, TypedError, also where `live` does not fit, and what `convert` raises.
+        `config` must fit its type. Raises ConflictsError, TypedError, also if `live` does not fit, and what `convert` raises.
         """
         merged = live._replace(value=merge(live.value, config.value, live.atom))
         managers = self._reconciled(live, managers)
@@ -142,7 +143,7 @@ class FieldUpdater:
         return fieldset.recursive_difference(fields, self.ignored.get(api_version, fieldset.EMPTY))
 
     def _take(self, old: Typed, new: Typed, managers: Managers, workflow: Manager, *, force: bool) -> tuple[Managers, Comparison]:
-        """(the managers without changed fields and without those of lost versions, what changed in this version)."""
+        """(the managers without the changed fields, and without managers of missing versions; what changed in this version)."""
         ours = _Change.of(compare(old.value, new.value, new.atom).without(self.ignored.get(new.api_version, fieldset.EMPTY)))
         changes = {new.api_version: ours}
         left: Managers = {}
@@ -184,7 +185,7 @@ class FieldUpdater:
         return out
 
     def _in(self, typed: Typed, api_version: str, failed: str = "") -> Typed:
-        """`convert`, once. Raises MissingVersionError, and TypedError with `failed` before its text."""
+        """`convert` with a cache. Raises MissingVersionError, and TypedError with `failed` before its text."""
         if typed.api_version == api_version:
             return typed
         key = (id(typed.value), api_version)
@@ -200,7 +201,7 @@ class FieldUpdater:
             raise MissingVersionError
         return converted
 
-    # Removing what an applier said last time and no longer says
+    # Removing the fields of an applier's last configuration that are not in the new one
 
     def _prune(self, merged: Typed, managers: Managers, api_version: str, last: Owned) -> Typed:
         try:
@@ -225,7 +226,7 @@ class FieldUpdater:
         return self._in(pruned, api_version, _PRUNE)
 
     def _with_owned(self, merged: Typed, everything: FieldSet, pruned: Typed, managers: Managers) -> Typed:
-        """Gives back all fields that have an owner, also by the new configuration. everything: the fields of `merged`."""
+        """Restore all pruned fields that have an owner, also by the new configuration. everything: the fields of `merged`."""
         owned: dict[str, list[FieldSet]] = {}
         for each in managers.values():
             owned.setdefault(each.api_version, []).append(each.fields)
@@ -240,7 +241,7 @@ class FieldUpdater:
             if merged is not before:
                 everything = _named_fields(merged)
             kept = removing.with_named_fields(fieldset.union_of(owned[api_version]), merged.atom)
-            # What is neither owned nor left in the pruned object.
+            # The fields that are neither owned nor left in the pruned object.
             gone = fieldset.difference(everything, kept)
             if gone:
                 gone = fieldset.difference(gone, _named_fields(pruned))
@@ -254,7 +255,9 @@ def _named_fields(typed: Typed) -> FieldSet:
 
 
 class _Change(NamedTuple):
-    """set: modified and added fields, which conflict with other owners. removed: fields that all owners lose."""
+    """A change in one version. set: modified and added fields, which conflict with other owners. removed: fields that all owners
+    lose.
+    """
 
     comparison: Comparison
     set: FieldSet
@@ -266,9 +269,9 @@ class _Change(NamedTuple):
 
 
 def _says_no_less(managers: Managers, manager: Manager, last: Owned) -> bool:
-    """Whether an applier still says all that it said last time, and all managers wrote in one version: then nothing is pruned.
+    """Whether an applier still owns all that it owned before, and all managers wrote in one version: then nothing is pruned.
 
-    Pruning would give back each field that it took, since the applier owns it now, or owns what contains it.
+    Pruning would restore each field that it removed, since the applier owns the field now, or owns what contains it.
     """
     now = managers[manager]
     if any(owned.api_version != last.api_version for owned in managers.values()):

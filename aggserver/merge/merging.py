@@ -1,4 +1,4 @@
-"""Merging: lays an applied configuration over the live object.
+"""Merging: adds an applied configuration to the live object.
 
 Merging removes nothing. Where both have a value, the applied one wins. Items of associative lists keep the live order unless the
 applied list orders them otherwise.
@@ -44,7 +44,7 @@ def _merge(live: Any, applied: Any, atom: Atom, errors: list[str]) -> Any:
     if applied is ABSENT:
         return _handle(before, live, applied, atom, errors)
     if live is not ABSENT and before != after:
-        _handle(before, live, applied, atom, errors)  # for what is wrong with it: the applied value's kind decides
+        _handle(before, live, applied, atom, errors)  # only for its errors: the applied value's kind decides
     return _handle(after, live, applied, atom, errors)
 
 
@@ -117,7 +117,7 @@ def _merge_lists(live: list[Any], applied: list[Any], of: ListType, errors: list
 
 
 def _indexed(items: list[Any], of: ListType, errors: list[str], *, allow_duplicates: bool) -> tuple[list[str], dict[str, Any]]:
-    """(the elements in order, element -> item). Items that are there twice are null, since nothing is merged with them."""
+    """(the elements in order, element -> item). An item that occurs twice is null there, since nothing is merged with it."""
     elements: list[str] = []
     by: dict[str, Any] = {}
     for index, item in enumerate(items):

@@ -1,9 +1,10 @@
-"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386), with the edges that kube-apiserver's library gives them.
+"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386), with the deviations of the library that kube-apiserver uses.
 
 Nothing is changed in place: containers on the way to a change are copied, the rest of the old object is shared with the new one.
-With the patch nothing is shared, so that it can be applied again to another object whatever became of the first result.
-Called by `endpoints/handlers/patch.py`, which maps: `InvalidPatch` to 400, `TooManyOperations` to 413, `JsonPatchError` to 422
-with `errors.patch_rejected()` (its own text is upstream's, which only admission shows). Pure.
+The result shares nothing with the patch, so that the patch can be applied again to another object, even if the first result was
+changed.
+Called by `endpoints/handlers/patch.py`, which maps `InvalidPatch` to 400, `TooManyOperations` to 413, and `JsonPatchError` to 422
+with `errors.patch_rejected()` (the text of a JsonPatchError is upstream's, and only admission shows it). Pure.
 Source: gopkg.in/evanphx/json-patch.v4 v4.13.0 (patch.go, merge.go); k8s.io/apiserver pkg/endpoints/handlers/patch.go, v0.36.3.
 """
 
@@ -40,11 +41,11 @@ __all__ = [
 MAX_OPERATIONS = 10_000
 # Bytes that the `copy` operations of one patch may add, counted as JSON; the limit of a request body.
 MAX_COPIED_BYTES = 3 * 1024 * 1024
-# Items of lists that the operations of one patch may move to make room or to close a gap: about a second's work. It is what all
-# operations that a patch may have move at the front of a list of 100,000 items; upstream has no limit and takes its time.
+# The most items of lists that the operations of one patch may move, to make room or to close a gap: about a second's work. It is
+# enough for the most operations of a patch (10,000) at the front of a list of 100,000 items. Upstream has no limit.
 MAX_MOVED_ITEMS = 1_000_000_000
 _STRING = Type("string", "string")
-# Go's type of an operation, by which a strict decoder reads it.
+# Go's type of an operation, by which a strict decoder checks it.
 _OPERATION = Type(
     "handlers.jsonPatchOp",
     "struct",
@@ -76,7 +77,7 @@ class TestFailedError(JsonPatchError):
 
 @dataclass(frozen=True, slots=True)
 class PatchOperation:
-    """One step of a JSON patch. `path` and `from_path` are None where not given, which only some operations mind."""
+    """One step of a JSON patch. `path` and `from_path` are None if not given, which is an error for some operations only."""
 
     op: str
     path: str | None = None
@@ -85,7 +86,7 @@ class PatchOperation:
 
 
 def metadata_named(patch: Any) -> set[str]:
-    """The members of metadata that a decoded patch of either kind names; none if it names anything else of the object."""
+    """The members of metadata that a decoded patch of either kind names; none if it also names other parts of the object."""
     if isinstance(patch, dict):
         metadata = patch.get("metadata")
         return set(metadata) if patch.keys() == {"metadata"} and isinstance(metadata, dict) else set()
@@ -104,7 +105,7 @@ def metadata_named(patch: Any) -> set[str]:
 
 
 def decode(body: bytes) -> tuple[Any, bool]:
-    """What the functions below are given, and whether the text alone proves that no key is repeated. Raises InvalidPatch."""
+    """(the decoded patch, whether the text alone proves that no key is repeated). Raises InvalidPatch."""
     try:
         return codec.decode_telling(body)
     except codec.DecodeError as error:
@@ -112,7 +113,7 @@ def decode(body: bytes) -> tuple[Any, bool]:
 
 
 def parse_merge_patch(patch: Any) -> dict[str, Any]:
-    """Raises InvalidPatch: a merge patch of an object is an object."""
+    """The patch, if it is an object, as a merge patch of an object must be. Raises InvalidPatch otherwise."""
     if patch is None:
         raise InvalidPatch("Invalid JSON Patch")
     if not isinstance(patch, dict):
@@ -125,7 +126,7 @@ def parse_merge_patch(patch: Any) -> dict[str, Any]:
 def merge_patch(target: Any, patch: Any) -> Any:
     """The patched target. Members that are null in the patch are removed; everything but an object is replaced as a whole.
 
-    Beyond the RFC, as upstream does it: where the patch adds something or replaces what was no object, null members
+    As upstream, and beyond the RFC: in a value that the patch adds, or that replaces a value other than an object, null members
     of objects inside of arrays are dropped too.
     """
     if not isinstance(patch, dict):
@@ -155,7 +156,9 @@ def _without_nulls(value: Any) -> Any:
 
 
 def parse_json_patch(given: Any) -> list[PatchOperation]:
-    """Raises InvalidPatch, TooManyOperations. Whether operations exist and have what they need shows when they are applied."""
+    """The operations of a decoded patch. Raises InvalidPatch, TooManyOperations. Unknown operations and missing members are
+    found only when the patch is applied.
+    """
     if given is None:
         return []
     if not isinstance(given, list):
@@ -167,9 +170,9 @@ def parse_json_patch(given: Any) -> list[PatchOperation]:
 
 
 def complaints(body: bytes, given: Any, *, nothing_repeated: bool) -> list[str]:
-    """What a strict decoder says of a JSON patch. given, nothing_repeated: what `decode` has made of it.
+    """The errors of a strict decoder for a JSON patch. given, nothing_repeated: the result of `decode`.
 
-    `parse_json_patch` must take it.
+    `parse_json_patch` must have accepted it.
     """
     if nothing_repeated and all(entry is None or entry.keys() <= _OPERATION.members.keys() for entry in given or ()):
         return []
@@ -177,7 +180,7 @@ def complaints(body: bytes, given: Any, *, nothing_repeated: bool) -> list[str]:
 
 
 def as_written(document: Any, operations: Sequence[PatchOperation]) -> Any:
-    """A patched object with its members in upstream's order: by key in all objects on the way to a change, else as they were."""
+    """A patched object with its members in upstream's order: objects on the way to a change are sorted by key, others not."""
     touched: dict[str, Any] = {}
     for operation in operations:
         for pointer in filter(None, (operation.path, operation.from_path)):
@@ -215,10 +218,10 @@ def _mismatch(value: Any, wanted: str) -> str:
 
 
 def apply_json_patch(document: Any, operations: Sequence[PatchOperation]) -> Any:
-    """The patched document, which need not be an object any more. All operations apply, or JsonPatchError is raised.
+    """The patched document, which may be any JSON value. Raises JsonPatchError if any operation does not apply.
 
-    It has what was there, what the patch brings, and MAX_COPIED_BYTES at most; and it can be encoded, however deep it was nested
-    by moving and copying things into each other. Lists are moved by MAX_MOVED_ITEMS at most while it is made.
+    The result is no larger than the document, the patch and MAX_COPIED_BYTES together, and can always be encoded: values that
+    move and copy have nested too deeply are an error. At most MAX_MOVED_ITEMS items of lists are moved.
     """
     patched = _Document(document)
     for operation in operations:
@@ -231,7 +234,7 @@ def apply_json_patch(document: Any, operations: Sequence[PatchOperation]) -> Any
 
 
 def _encoded(value: Any) -> bytes:
-    """Raises JsonPatchError for what is nested too deeply."""
+    """The value as JSON. Raises JsonPatchError if it is nested too deeply."""
     try:
         return codec.encode_json(value)
     except TypeError:
@@ -245,20 +248,20 @@ class _Document:
         self.root = root
         self.copied = 0
         self._moved = 0
-        # By id, holding the container so that the id stays its own.
+        # By id. The container is kept, so that its id is not reused.
         self._own: dict[int, Any] = {}
 
     def parent(self, path: str | None, operation: str, where: str, *, change: bool) -> tuple[Any, str]:
-        """The container that holds the last part of `path`, and that part. With `change` it is one that may be changed.
+        """The container that holds the last part of `path`, and that part. change: return a container that may be changed.
 
-        where: what the error says before the path.
+        where: the text before the path in an error.
         """
         if path is None:
             raise JsonPatchError(f"{operation} operation failed to decode path: missing value")
         parts = path.split("/")
         if change and len(parts) > 1:
             self.root = self._owned(self.root)
-        # What stands before the first slash is of no account.
+        # The text before the first slash is ignored.
         current = self.root if len(parts) > 1 else None
         for part in parts[1:-1]:
             key: Any = _unescape(part)
@@ -283,7 +286,7 @@ class _Document:
         return fresh
 
     def put(self, container: Any, key: str, value: Any) -> None:
-        """Add a member, or an item before the one at that place."""
+        """Add a member, or insert an item before the one with that index."""
         if isinstance(container, dict):
             container[key] = value
         elif key == "-":
@@ -293,7 +296,7 @@ class _Document:
                 f"value was not a proper array index: '{key}': strconv.Atoi: parsing {quote(key)}: invalid syntax"
             )
         else:
-            # One more place than there are elements, from the end too.
+            # One more place than there are items, also when counted from the end.
             index = _index(key, len(container) + 1)
             self._move(len(container) - index)
             container.insert(index, value)
@@ -324,7 +327,9 @@ def _unescape(part: str) -> str:
 
 
 def _index(key: str, size: int) -> int:
-    """Negative ones count from the end, signs and leading zeros are let through: the library is laxer than the RFC."""
+    """The index that a key means. As in upstream's library, which is laxer than the RFC, negative ones count from the end, and
+    signs and leading zeros are allowed. Raises JsonPatchError.
+    """
     if not _INDEX.fullmatch(key):
         raise JsonPatchError(f"strconv.Atoi: parsing {quote(key)}: invalid syntax")
     index = int(key)
@@ -334,13 +339,13 @@ def _index(key: str, size: int) -> int:
 
 
 def _get(container: Any, key: str) -> Any:
-    """What an object doesn't have is null; what an array doesn't have is an error."""
+    """A member or item. A missing member is null; a missing item is an error."""
     return container[_index(key, len(container))] if isinstance(container, list) else container.get(key)
 
 
 @contextmanager
 def _doing(what: str) -> Iterator[None]:
-    """Puts what was being done before an error."""
+    """Put `what` was being done before the text of an error."""
     try:
         yield
     except JsonPatchError as error:
@@ -416,7 +421,7 @@ def _test(document: _Document, operation: PatchOperation) -> None:
 
 
 def _equal(left: Any, right: Any) -> bool:
-    # Python takes True for 1; JSON doesn't.
+    # In Python True equals 1, in JSON it does not.
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):

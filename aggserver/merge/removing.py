@@ -1,4 +1,4 @@
-"""Removing: cuts fields out of values, or everything else; and adapts field sets to a schema.
+"""Removing: values without some fields, or with these only; and adaptation of field sets to a schema.
 
 Pure. Source: sigs.k8s.io/structured-merge-diff/v6 typed/{remove,reconcile_schema}.go and
 fieldpath/set.go (EnsureNamedFieldsAreMembers), v6.3.3.
@@ -16,12 +16,12 @@ from aggserver.merge.walker import walker_of
 
 __all__ = ["extract", "reconcile", "remove", "with_named_fields"]
 
-# The type that no value fits.
+# A type that no value fits.
 _NOTHING = Atom()
 
 
 def remove(value: Any, items: FieldSet, atom: Atom) -> Any:
-    """`value` without the fields and items of the set: itself if it has none of them, None if nothing is left."""
+    """`value` without the fields and items of the set; `value` itself if it has none of them, None if nothing is left."""
     match kind_of(atom, value):
         case "map":
             assert atom.map is not None
@@ -110,7 +110,7 @@ def _items_in(value: list[Any], items: FieldSet, of: ListType) -> list[Any]:
 
 
 def with_named_fields(items: FieldSet, atom: Atom | None) -> FieldSet:
-    """The set with the declared fields on the way to its members as members too: with `a.b.c`, also `a` and `a.b`."""
+    """The set, with the declared fields on the way to its members as additional members: for `a.b.c` also `a` and `a.b`."""
     out: dict[str, Any] | None = None
     for element, node in items.items():
         if not node:
@@ -131,9 +131,9 @@ def with_named_fields(items: FieldSet, atom: Atom | None) -> FieldSet:
 
 
 def reconcile(items: FieldSet, atom: Atom) -> FieldSet:
-    """Adapts a set to lists and maps that became atomic since it was written: who owned an item now owns the whole.
+    """Adapt a set to lists and maps that became atomic since it was written: the owner of an item now owns the whole.
 
-    `items` itself if nothing became atomic, as nearly always.
+    `items` itself if nothing became atomic, which is the usual case.
     """
     # The root is never owned as a whole, not even if its type is atomic.
     is_granular = atom.map is None or not atom.map.atomic
@@ -141,7 +141,7 @@ def reconcile(items: FieldSet, atom: Atom) -> FieldSet:
 
 
 def _reconciled(node: FieldSet, atom: Atom) -> FieldSet:
-    """`node` is not empty; a leaf stays what it is."""
+    """As `reconcile`, for a node that is not empty; a leaf is returned unchanged."""
     if atom.map is not None:
         if _is_deduced(atom.map):
             return node
@@ -170,7 +170,7 @@ def _descended(node: FieldSet, fields: MapType | None, items: Atom | None) -> Fi
 
 
 def _is_deduced(of: MapType) -> bool:
-    """Whether the schema says nothing of the members: deduced types do not change with it."""
+    """Whether the schema does not specify the members: a deduced type does not change with the schema."""
     if of.fields or of.element is None or of.element is UNTYPED:
         return False
     return of.element is DEDUCED or of.element.scalar == "untyped"

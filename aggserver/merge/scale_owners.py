@@ -1,7 +1,8 @@
 """Scale owners: managedFields of a Scale, made from those of the object behind it, and back.
 
-Whoever owns the replicas of the object owns `spec.replicas` of its Scale. What a write of the Scale changes there is carried
-over: who lost the replicas in the Scale loses them in the object, who won them gets an entry of the object's version.
+The owners of the object's replicas own `spec.replicas` of its Scale. A write of the Scale changes the owners of the object in the
+same way: a manager that loses the replicas in the Scale loses them in the object, and one that gains them gets an entry in the
+object's version.
 Pure. Source: k8s.io/apimachinery pkg/util/managedfields/scalehandler.go, v0.36.3.
 """
 
@@ -24,9 +25,9 @@ _IN_SCALE = (fieldset.field("spec"), fieldset.field("replicas"))
 
 
 class ScaleOwners:
-    """api_version: of the object behind the Scale, as this endpoint serves it.
+    """Converts managedFields between an object and its Scale. api_version: of the object, as this endpoint serves it.
 
-    paths: `specReplicasPath` (`.spec.replicas`) of each version of the definition, by apiVersion; None where it has no Scale.
+    paths: `specReplicasPath` (`.spec.replicas`) of each version of the definition, by apiVersion; None for one without a Scale.
     """
 
     def __init__(self, api_version: str, paths: Mapping[str, str | None]) -> None:
@@ -37,7 +38,7 @@ class ScaleOwners:
         }
 
     def to_scale(self, entries: Any) -> list[JSONObject]:
-        """Entries of the object -> entries of its Scale. Raises StatusError (500) for what can't be decoded."""
+        """The entries of an object's Scale, from those of the object. Raises StatusError (500) if they can't be decoded."""
         found = []
         for entry, _, owned in _decoded(entries, trusted=True):
             path = self._paths.get(owned.api_version)
@@ -46,7 +47,7 @@ class ScaleOwners:
         return in_order(found)
 
     def to_parent(self, entries: Any, scale_entries: Any) -> list[JSONObject]:
-        """Entries of the object, and those of the Scale after a write of it -> entries of the object after it."""
+        """The entries of an object after a write of its Scale, from those before and those of the written Scale."""
         scale = _decoded(scale_entries, trusted=False)
         left = {manager: entry for entry, manager, owned in scale if fieldset.contains(owned.fields, _IN_SCALE)}
         found = []
@@ -68,9 +69,10 @@ class ScaleOwners:
 
 
 def _decoded(entries: Any, *, trusted: bool) -> Sequence[tuple[JSONObject, Manager, Owned]]:
-    """Of two entries of one manager, which `to_parent` can leave, the later counts, as upstream. Raises StatusError (500).
+    """The decoded entries. If a manager has two, as `to_parent` may leave them, the later counts, as upstream. Raises StatusError
+    (500).
 
-    trusted: they were stored.
+    trusted: the entries were stored.
     """
     found: dict[Manager, tuple[JSONObject, Manager, Owned]] = {}
     for entry in entries or ():

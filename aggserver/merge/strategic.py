@@ -1,9 +1,9 @@
 """Strategic merge patch: merges a patch into an object of a kind that has a Go type, whose tags say how lists are merged.
 
 A list with the strategy `merge` is merged by the key of its items, or as a set if they are scalars; every other list is replaced.
-Directives in the patch say what else to do: `$patch: delete` and `$patch: replace` in a map, `$retainKeys` for its members,
-`$deleteFromPrimitiveList/x` and `$setElementOrder/x` for a list x beside it. kubectl sends such patches for all kinds that it has
-compiled in.
+Directives in the patch demand other changes: `$patch: delete` and `$patch: replace` in a map, `$retainKeys` for its members,
+`$deleteFromPrimitiveList/x` and `$setElementOrder/x` for the list x beside them. kubectl sends such patches for all kinds that
+are compiled into it.
 Nothing is changed in place; the result may share parts with both arguments. Pure.
 Source: k8s.io/apimachinery pkg/util/strategicpatch/patch.go, pkg/util/mergepatch/errors.go, v0.36.3.
 """
@@ -19,9 +19,9 @@ from aggserver.scheme.types import Member, Type
 
 __all__ = ["MAX_STEPS", "BadDirectiveError", "StrategicPatchError", "TooCostlyError", "go_text", "strategic_merge"]
 
-# Members and items that one patch may visit, of the object and of the patch. Each is visited once or twice, and neither has more
-# than about a million. But items of the patch may name the same item of the object again and again, which is then merged, lists
-# in it and all, once for each of them: 60,000 times in a patch of 3 MiB.
+# The most members and items, of the object and of the patch together, that one patch may visit. Normally each is visited once or
+# twice, and object and patch have about a million each at most. But a patch of 3 MiB may name one item of the object 60,000
+# times, and the whole item is merged each time.
 MAX_STEPS = 2_000_000
 
 _PATCH = "$patch"
@@ -31,7 +31,7 @@ _DELETIONS = "$deleteFromPrimitiveList/"
 
 
 class StrategicPatchError(ValueError):
-    """The patch can't be merged into the object; upstream takes that for an error of its own (500)."""
+    """The patch can't be merged into the object, which upstream reports as an internal error (500)."""
 
 
 class BadDirectiveError(StrategicPatchError):
@@ -51,13 +51,13 @@ def strategic_merge(original: JSONMapping, patch: JSONMapping, of: Type) -> JSON
 
 
 class _Budget:
-    """Counts what a patch visits."""
+    """The members and items that a patch may still visit."""
 
     def __init__(self) -> None:
         self._left = MAX_STEPS
 
     def take(self, *visited: JSONMapping | Sequence[Any]) -> None:
-        """Called before they are walked over. Raises TooCostlyError."""
+        """Pay for the members and items of containers, before visiting them. Raises TooCostlyError."""
         self._left -= sum(map(len, visited))
         if self._left < 0:
             raise TooCostlyError
@@ -125,7 +125,7 @@ def _merge_member(merged: JSONObject, key: str, value: Any, of: Type, steps: _Bu
 
 
 def _set(merged: JSONObject, key: str, value: Any) -> None:
-    """Take a member from the patch as it is, without its nulls and directives."""
+    """Set a member to the patch's value, without nulls and directives."""
     cleaned, kept = _without_directives(_without_nulls(value))
     if kept:
         merged[key] = cleaned
@@ -142,7 +142,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _without_directives(value: Any) -> tuple[Any, bool]:
-    """The value, and whether it stays: a map with `$patch` does not."""
+    """(the value without directives, whether to keep it: a map with `$patch` is dropped)."""
     if isinstance(value, list):
         return [inner for inner, stays in map(_without_directives, value) if stays], True
     if not isinstance(value, dict):
@@ -213,7 +213,7 @@ def _merged_items(
 
 
 def _put_in_order(merged: JSONObject, patch: JSONMapping, name: str, order: Any, of: Type, steps: _Budget) -> None:
-    """Merge the list of that name, if there is one, and put it into the order that `$setElementOrder` has."""
+    """Merge the list of that name, if there is one, and put it into the order of `$setElementOrder`."""
     before, change = merged.get(name), patch.get(name)
     for value in (order, *([before] if name in merged else []), *([change] if name in patch else [])):
         if isinstance(value, list):
@@ -236,7 +236,7 @@ def _put_in_order(merged: JSONObject, patch: JSONMapping, name: str, order: Any,
 
 
 def _check_order(items: Sequence[Any], order: Sequence[Any], key: str) -> None:
-    """The items of the patch must be in the order that it sets."""
+    """Check that the items of the patch are in the order that the patch sets. Raises StrategicPatchError."""
     if not order or not items:
         return
     ordered = [item for item in items if not (key and isinstance(item, dict) and item.get(_PATCH) == "delete")]
@@ -247,14 +247,14 @@ def _check_order(items: Sequence[Any], order: Sequence[Any], key: str) -> None:
         if met == len(ordered):
             return
         met += _identity(_order_key(ordered[met], key)) == _identity(_order_key(each, key))
-    # As upstream, a directive after the last item of the order is an error, too.
+    # As in upstream, a directive after the last item of the order is an error too.
     if met < len(ordered):
         shown = f"\n{go_text(items)}\n doesn't match $setElementOrder list:\n{go_text(order)}\n"
         raise StrategicPatchError(f"The order in patch list:{shown}")
 
 
 def _ordered(items: Sequence[Any], order: Sequence[Any], before: Sequence[Any], key: str) -> list[Any]:
-    """The items that `order` names in that order, and between them the others where they were in the list before."""
+    """The items that `order` names, in that order; between them the others, at the places that they had in `before`."""
     place = {_identity(_order_key(each, key)): index for index, each in enumerate(order)}
     earlier = {_identity(_order_key(each, key)): index for index, each in enumerate(before)}
     named: list[tuple[Any, Any]] = []
@@ -285,7 +285,7 @@ def _key_of(item: JSONMapping, key: str) -> Any:
 
 
 def _element_kind(*lists: Sequence[Any]) -> str:
-    # Of one value of each type: lists are long.
+    # Only one value of each type is looked at, since lists may be long.
     kinds = {json_kind(item) for item in {type(item): item for items in lists for item in items}.values()}
     if "array" in kinds:
         raise StrategicPatchError("lists of lists are not supported")
@@ -295,7 +295,7 @@ def _element_kind(*lists: Sequence[Any]) -> str:
 
 
 def _identity(value: Any) -> Any:
-    """A value that can be compared as Go does: true is not 1. Maps and lists are never the same."""
+    """A value that compares as in Go: true is not 1. Two maps or lists are never equal."""
     if isinstance(value, str):
         return value
     return (json_kind(value), value) if not isinstance(value, dict | list) else (json_kind(value), id(value))
@@ -316,7 +316,7 @@ def _go_type(value: Any) -> str:
 
 def go_text(value: Any) -> str:
     """A decoded patch as Go's %v prints it."""
-    # Joined once: a text of each level would be as long as all those below it together.
+    # All pieces are joined once at the end: joining them at each level would copy the text of deep levels again and again.
     pieces: list[str] = []
     _put_text(value, pieces)
     return "".join(pieces)

@@ -1,7 +1,7 @@
 """Typed: checks a value against a type, finds its fields, and identifies the items of its lists.
 
-What all of comparing, merging and removing share. Upstream tells no value (a field that is not there) from null; here `ABSENT` is
-the former. Errors are gathered as texts with the path of the value before them.
+Comparing, merging and removing share this. Upstream distinguishes a missing field from null; here `ABSENT` stands for a missing
+one. Errors are collected as texts, with the path of the value before them.
 Pure. Source: sigs.k8s.io/structured-merge-diff/v6 typed/{helpers,validate,tofieldset}.go, v6.3.3.
 """
 
@@ -41,16 +41,16 @@ class TypedError(ValueError):
 
 
 def at(element: str, error: str) -> str:
-    """Puts the path element of a value before its error."""
+    """Put the path element of a value before its error."""
     text = fieldset.element_text(element)
     # A path is followed by a colon; an error without one is of the value itself.
     return f"{text}{error}" if error[:1] in (".", "[") else f"{text}: {error}"
 
 
 def kind_of(atom: Atom, value: Any) -> str:
-    """The kind as which a value is handled: map, scalar or list; '' if the type allows none.
+    """The kind as which a value is handled: map, scalar or list; '' if the type allows no kind.
 
-    It is the value's own kind if the type allows that, or else the first that the type allows.
+    It is the value's own kind if the type allows that, otherwise the first kind that the type allows.
     """
     if isinstance(value, dict):
         if atom.map is not None:
@@ -72,7 +72,7 @@ def element_of(of: ListType, item: Any) -> str:
 
 
 def lenient_element_of(of: ListType, item: Any) -> str:
-    """The same; NO_ELEMENT for items that can't be identified, such as those that a removal left empty."""
+    """As `element_of`, but NO_ELEMENT for items that can't be identified, such as those that a removal left empty."""
     try:
         return element_of(of, item)
     except TypedError:
@@ -115,9 +115,9 @@ def _value(item: Any) -> str:
 
 
 def validate(value: Any, atom: Atom, *, allow_duplicates: bool = False) -> None:
-    """Raises TypedError with the reasons why `value` is not of the type, as many as fit into a response.
+    """Check that `value` is of the type. Raises TypedError with the reasons why it is not, as many as fit into a response.
 
-    allow_duplicates: sets and list maps may contain an item twice, as objects may that were stored before this was checked.
+    allow_duplicates: sets and list maps may contain an item twice, as in objects that were stored before this was checked.
     """
     if not walker_of(atom).fits(value, allow_duplicates):
         plain_validate(value, atom, allow_duplicates=allow_duplicates)
@@ -194,7 +194,7 @@ def scalar_error(value: Any, scalar: str) -> str:
 
 
 def _printed(value: Any) -> str:
-    """As Go's %v prints a pointer to a struct with the value."""
+    """The value as Go's %v prints a pointer to a struct that contains it."""
     return f"&{{{_go_value(value)}}}"
 
 
@@ -222,7 +222,7 @@ def _go_type(value: Any) -> str:
 
 
 def _go_syntax(value: Any) -> str:
-    """As Go's %#v."""
+    """The value as Go's %#v prints it."""
     if isinstance(value, dict):
         return "map[string]interface {}{" + ", ".join(f"{quote(k)}:{_go_syntax(value[k])}" for k in sorted(value)) + "}"
     if isinstance(value, list):
@@ -277,7 +277,7 @@ def _fields_of_map(value: dict[str, Any], of: MapType) -> FieldSet | None:
         if atom is None:
             raise TypedError(at(fieldset.field(name), INVALID_ATOM))
         node = _fields(member, atom)
-        # Null and empty maps have no leaves that stand for them; nor does the content of an undeclared field imply the field.
+        # Null and empty maps have no leaves that imply them; nor does the content of an undeclared field imply the field.
         if member is None or member == {} or name not in of.fields:
             node = fieldset.with_member(node)
         if node is not None:
@@ -289,6 +289,6 @@ def _fields_of_list(value: list[Any], of: ListType) -> FieldSet | None:
     elements = [lenient_element_of(of, item) for item in value]
     out: dict[str, Any] = {}
     for element, item in zip(elements, value, strict=True):
-        # Items that are there twice are owned as a whole.
+        # Items that occur twice are owned as a whole.
         out[element] = fieldset.with_member(None) if element in out else fieldset.with_member(_fields(item, of.element))
     return out or None

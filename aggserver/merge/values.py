@@ -1,4 +1,4 @@
-"""Values: their equality, and ABSENT for no value.
+"""Values: equality of JSON values, and ABSENT for a missing value.
 
 Pure. Source: sigs.k8s.io/structured-merge-diff/v6 value/value.go, v6.3.3.
 """
@@ -23,7 +23,7 @@ ABSENT: Final = Absent.ABSENT
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Equality of JSON values: 1 equals 1.0 but not true. Fast if they are equal."""
+    """Equality of JSON values: 1 equals 1.0 but not true. Fast, unless equal values are written differently."""
     if left != right:
         return False
     if isinstance(left, dict | list):

@@ -19,7 +19,8 @@ def _no_jitter() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """initial: seconds before the first retry. longest: maximum in seconds, before jitter. factor: from one pause to the next.
+    """The pauses between retries. initial: seconds before the first retry. longest: maximum in seconds, before jitter. factor: by
+    which each pause is longer than the one before.
 
     jitter: the maximum share of a pause that is randomly added to it, so that many that failed together don't retry together.
     """

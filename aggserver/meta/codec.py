@@ -42,12 +42,13 @@ __all__ = [
 # the error is that of the fast decoder.
 _EXPLAINED_BYTES = 256 * 1024
 
-# Brackets in the JSON of a request. Three megabytes of `[]` are a million lists, which take the decoder a tenth of a second, in
-# which nothing else runs. It is no matter that those in texts count, too: JSON in a ConfigMap has fewer.
+# The most opening brackets in the JSON of a request. Three megabytes of `[]` are a million lists, for which the decoder takes a
+# tenth of a second in which nothing else runs. Brackets within strings count too; JSON in a ConfigMap has fewer than this.
 _MAX_BRACKETS = 500_000
 
-# With all digits replaced by 0 and spaces removed, a float is zeros before a point or exponent, after a character that can
-# precede a number. A string may contain the same, which only costs a walk over the value; sentences and image tags do not.
+# With all digits replaced by 0 and spaces removed, a float is a row of zeros that ends with a point or exponent and follows a
+# character that can precede a number. If a string contains the same, that only costs a walk over the value; sentences and image
+# tags do not contain it.
 _DIGITS_ARE_0 = bytes.maketrans(b"123456789E", b"000000000e")
 _SPACES = b" \t\r\n"
 _BEFORE_NUMBERS = (b'":', b"[", b",", b'":-', b"[-", b",-")
@@ -141,7 +142,7 @@ def encode_json(value: Any) -> bytes:
 
 
 def decode_yaml(body: bytes) -> Any:
-    """The first document of a YAML text, None if it has none; numbers are as in `decode_json`. Raises DecodeError.
+    """The value of the first document of a YAML text, None if it has none; numbers are as in `decode_json`. Raises DecodeError.
 
     It takes about a millisecond for 8 KB, so callers decode large texts in a thread.
     """
@@ -172,7 +173,7 @@ def dump_yaml(value: Any) -> bytes:
 
 
 def yaml_pieces(value: Any) -> Iterator[bytes]:
-    """The same in pieces of about a millisecond's work each. An iterator in `value` stands for a list that is never whole."""
+    """As `dump_yaml`, in pieces of about a millisecond's work each. An iterator in `value` is written as a list of its items."""
     return yaml_output.pieces(value)
 
 

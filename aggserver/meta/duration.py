@@ -14,7 +14,7 @@ __all__ = ["lengths", "parse"]
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"([0-9]*+\.?[0-9]*+)([^0-9.]*+)")
-# From the first of its digits only: what begins at another one ends at the same place.
+# A match begins at the first digit of a number only: one that began at a later digit would end at the same place.
 _LENGTH = re.compile(r"(?<![0-9])([0-9]++)[\t\n\f\r ]*+([A-Za-zµ]+)")
 
 
@@ -43,5 +43,5 @@ def parse(text: str) -> float:
 
 
 def lengths(text: str) -> list[tuple[str, str]]:
-    """All digits that a unit, or any other word, follows: durations as Scala writes them, which the format `duration` accepts."""
+    """(digits, unit) of each number followed by any word: durations as Scala writes them, which the format `duration` accepts."""
     return _LENGTH.findall(text)

@@ -144,13 +144,13 @@ def not_found(group: str, resource: str, name: str) -> StatusError:
 
 
 def method_not_allowed() -> StatusError:
-    """405 if upstream has no route with this method; `method_not_supported` is for a handler that does not support a verb."""
+    """405 where upstream has no route with this method; `method_not_supported` is for a handler that does not support a verb."""
     message = "the server does not allow this method on the requested resource"
     return StatusError(405, "MethodNotAllowed", message, bare_details=True)
 
 
 def no_route() -> StatusError:
-    """404 if upstream has no route for this path, below a group and version that it serves with routes."""
+    """404 for a path that upstream has no route for, below a group and version that it serves by routes."""
     return StatusError(404, "NotFound", "the server could not find the requested resource", bare_details=True)
 
 
@@ -175,7 +175,7 @@ def already_exists(group: str, resource: str, name: str) -> StatusError:
 
 
 def generate_name_conflict(group: str, resource: str, name: str) -> StatusError:
-    """Eight generated names were all in use; the client may retry after a second."""
+    """409 when eight generated names were all in use; the client may retry after a second."""
     what = f"{qualified(resource, group)} {quote(name)}"
     message = f"{what} already exists, the server was not able to generate a unique name for the object"
     return StatusError(409, "AlreadyExists", message, name=name, group=group, kind=resource, retry_after=1)
@@ -198,7 +198,7 @@ def apply_conflict(message: str, causes: Sequence[Cause]) -> StatusError:
 
 
 def expired(message: str, continue_token: str = "") -> StatusError:
-    """410 for a revision that is no longer kept. continue_token: continues the list inconsistently, if given."""
+    """410 for a revision that is no longer kept. continue_token: with it the client can list the rest at the newest one."""
     return StatusError(410, "Expired", message, continue_token=continue_token)
 
 
@@ -222,7 +222,7 @@ def unsupported_media_type(message: str) -> StatusError:
 
 
 def no_consumer() -> StatusError:
-    """415 if upstream's route of a built-in kind takes no patch of this media type."""
+    """415 for a patch of a built-in kind in a media type that upstream's route does not take."""
     return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", bare_details=True)
 
 

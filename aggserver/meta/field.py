@@ -31,8 +31,8 @@ __all__ = [
     "type_invalid",
 ]
 
-# Bytes of error texts for one object in a response. Upstream's response for 200,000 invalid items has 33 MB, and a body may have
-# 300,000 unknown fields below a key of 100 KB.
+# The most bytes of error texts for one object in a response. Upstream's response for 200,000 invalid items has 33 MB, and a body
+# may have 300,000 unknown fields below a key of 100 KB.
 _MAX_BYTES = 512 * 1024
 
 
@@ -164,7 +164,7 @@ def forbidden(path: Path, detail: str) -> FieldError:
 
 
 def too_long(path: Path, maximum: int) -> FieldError:
-    """maximum: in bytes; upstream's text says bytes even where it counts characters."""
+    """The error of a value longer than `maximum` bytes; upstream's text says bytes even where it counts characters."""
     unit = "byte" if maximum == 1 else "bytes"
     return FieldError("FieldValueTooLong", path, OMITTED, f"may not be more than {maximum} {unit}")
 
@@ -180,7 +180,7 @@ def internal_error(path: Path, detail: str) -> FieldError:
 
 
 def first_that_fit(texts: Iterable[str]) -> list[str]:
-    """The first texts, as many as fit into one response, at least one. No more than those are taken from `texts`."""
+    """The first texts, as many as fit into one response, but at least one. `texts` is not read further than needed."""
     fitting: list[str] = []
     left = _MAX_BYTES
     for text in texts:

@@ -32,22 +32,22 @@ _UINT64_DIGITS = len(str(_UINT64_MAX))
 _ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\", '"': r"\""}
 
 
-# What Go's unicode.IsSpace is true of. Python's strip() would take off four control characters more.
+# The characters that Go's unicode.IsSpace accepts. Python's strip() removes four more control characters.
 _SPACE = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
 
 
 def trim_space(text: str) -> str:
-    """strings.TrimSpace."""
+    """The text without leading and trailing white space, as strings.TrimSpace."""
     return text.strip(_SPACE)
 
 
 def quote(text: str) -> str:
-    """strconv.Quote: double quotes and Go's escapes; printable characters of any script are unchanged."""
+    """Quote as strconv.Quote: double quotes and Go's escapes; printable characters of any script are unchanged."""
     # Python and Go agree on which characters are printable: letters, marks, numbers, punctuation, symbols and the ASCII space.
     if text.isprintable():
-        # Twice over the whole text is many times faster than once over its characters, and a text may be that of an object.
+        # Two replacements in C are many times faster than a loop over the characters, and a text may be as long as an object.
         escaped = text.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'
     return '"' + "".join(_quote_char(char) for char in text) + '"'
@@ -134,7 +134,7 @@ def _digits(value: float) -> tuple[str, str, int]:
 
 def to_json(value: Any) -> str:
     """json.Marshal: keys sorted, no spaces, `<`, `>` and `&` escaped, integral floats without a point."""
-    # Joined once: a text of each level would be as long as all those below it together.
+    # All pieces are joined once at the end: joining them at each level would copy the text of deep levels again and again.
     pieces: list[str] = []
     _put_json(value, pieces)
     return "".join(pieces)

@@ -1,4 +1,4 @@
-"""Go's error for a text that is no JSON, and the repeated keys of a JSON text: the fast decoder has neither.
+"""Go's error for a text that is no JSON, and the repeated keys of a JSON text: the fast decoder reports neither.
 
 Both are needed only for malformed or unusual texts, and both read the text itself, not the decoded value.
 Pure. Source: sigs.k8s.io/json internal/golang/encoding/json (scanner.go, decode.go,
@@ -22,8 +22,8 @@ TOO_DEEP = "exceeded max depth"
 
 # The most duplicates reported for one text, as in upstream's decoder.
 MAX_STRICT_ERRORS = 100
-# Characters of all of them together, some thousands of them for each. Upstream has no limit, and makes hundreds of megabytes of
-# a long key above many duplicates.
+# The most characters in all reported duplicates together, on average some thousands for each. Upstream has no limit, and makes
+# hundreds of megabytes of a long key above many duplicates.
 MAX_STRICT_CHARACTERS = 256 * 1024
 # Places of duplicates that are kept until their paths are known. More than are reported, since a path may occur several times.
 _MAX_PLACES = 10_000
@@ -170,7 +170,7 @@ def _quote_byte(byte: int) -> str:
 
 
 class _Object:
-    """An object with repeated keys somewhere: (key, None) for one of its own, (key, place) for a member with some inside."""
+    """An object with repeated keys: (key, None) for each of its own, (key, place) for each member that contains some."""
 
     __slots__ = ("places",)
 
@@ -178,20 +178,20 @@ class _Object:
         self.places = places
 
 
-# Of an array: (index, place) for each item with some inside.
+# An array with repeated keys: (index, place) for each item that contains some.
 _Array: TypeAlias = "list[tuple[int, _Place]]"
 _Place: TypeAlias = "_Object | _Array"
 
 
 class _Search:
-    """Where the repeated keys of a text are. Only these places are kept of its objects, and their paths are made in the end.
+    """Finds the places of repeated keys in a text. Nothing else of its objects is kept, and paths are made at the end only.
 
-    The path of each key would take as much memory as the long keys above it, times their number.
+    Made at once, the path of each place would repeat the keys above it, which may be long.
     """
 
     def __init__(self, text: str) -> None:
         self._room = _MAX_PLACES
-        # Python's decoder lets no other thread run, except in these calls.
+        # Python's decoder lets other threads run only in its calls of these functions.
         root = json.loads(text, object_pairs_hook=self._object, parse_int=_nothing, parse_float=_nothing)
         self.root = self._place(root)
 
@@ -222,7 +222,7 @@ class _Search:
 
 
 def _nothing(_: str) -> None:
-    """In place of a number."""
+    """Takes the place of a number, whose value does not matter."""
 
 
 def duplicate_fields(body: bytes) -> list[str]:

@@ -7,10 +7,10 @@ from typing import Any
 
 __all__ = ["JSONMapping", "JSONObject", "json_copy"]
 
-# A tree that its holder may change.
+# A JSON object that its holder may change.
 JSONObject = dict[str, Any]
 
-# A tree that is only read.
+# A JSON object that is only read.
 JSONMapping = Mapping[str, Any]
 
 

@@ -2,8 +2,8 @@ r"""Kubernetes' JSONPath: `.spec.replicas`, `.status.conditions[?(@.type=="Ready
 
 It differs from every other JSONPath, and its quirks are kept, since definitions rely on them. A path is compiled to a list of
 steps, each a function from nodes to nodes; a path of plain names is walked directly. Missing members yield no result. It is used
-for printer columns and selectable fields. Steps like `..` can make more nodes of an object than it has, each of them again for
-every further step, so the nodes are counted. Pure.
+for printer columns and selectable fields. Steps like `..` can visit a node many times, and further steps multiply this, so the
+nodes visited are counted and limited. Pure.
 Source: k8s.io/client-go util/jsonpath (parser.go, jsonpath.go), third_party/forked/golang/template/funcs.go, v0.36.3.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["Budget", "JSONPath", "JSONPathError", "compile"]
 # The most nodes that paths may visit in one object. Upstream has no limit, and five steps `..` in an object that is nested 100
 # levels deep visit hundreds of millions. This many take some 40 ms; a path to a member of each of 60,000 items visits as many.
 _MOST_NODES = 200_000
-# What it costs to print a value that was found, in nodes: for each node in it, and the characters of its texts for one node.
+# The cost of printing a found value, in nodes: this many for each node in it, and one for so many characters of its strings.
 _PRINTED_NODE = 4
 _PRINTED_CHARACTERS = 16
 
@@ -44,7 +44,7 @@ class _ExhaustedError(Exception):
 
 
 class Budget:
-    """What all paths that are looked for in one object may cost together: _MOST_NODES, less what they have visited."""
+    """The nodes that all paths together may still visit in one object, at first _MOST_NODES."""
 
     __slots__ = ("_left",)
 
@@ -52,7 +52,7 @@ class Budget:
         self._left = _MOST_NODES
 
     def spent(self, nodes: list[Any]) -> list[Any]:
-        """The same nodes, paid for: those that a step is given, and those that it makes of one of them.
+        """Pay for nodes and return them: those that a step is given, and those that it makes of one of them.
 
         Raises _ExhaustedError.
         """
@@ -60,7 +60,7 @@ class Budget:
         return nodes
 
     def covers(self, value: Any) -> bool:
-        """Pay for a value that is to be printed; whether that was possible."""
+        """Pay for a value that is to be printed. Returns whether the budget was enough."""
         inside = [value]
         try:
             while inside:
@@ -77,7 +77,7 @@ class Budget:
 
     def _pay(self, nodes: int) -> None:
         self._left -= nodes
-        # What costs nothing is always possible, so that short plain values are shown beside a path that exhausted the budget.
+        # What costs nothing always succeeds, so that short plain values are shown even if another path exhausted the budget.
         if self._left < 0 < nodes:
             raise _ExhaustedError
 
@@ -117,7 +117,7 @@ class JSONPath:
 
     @property
     def may_revisit(self) -> bool:
-        """Whether it may visit many more nodes than an object has: with several descents, or a union. True too often at most."""
+        """Whether it may visit many more nodes than an object has: it has several `..`, or a union. May be True needlessly."""
         return self._text.count("..") > 1 or "," in self._text
 
     def _walk(self, obj: Any) -> list[Any]:

@@ -24,12 +24,13 @@ __all__ = [
 
 NameRule = Callable[[str, bool], list[str]]
 
-# In bytes, as in DNS (RFC 1035, 1123). Half of upstream's texts call them characters, and so do these.
+# In bytes, as in DNS (RFC 1035, 1123). Half of upstream's error texts, and so ours, call them characters.
 _MAX_LABEL = 63
-# Cached results: label keys and finalizers repeat on every object of a kind. Clients with ever new ones only evict others.
+# The number of cached results: label keys and finalizers repeat on every object of a kind. Clients that send ever new ones only
+# evict others.
 _CACHE_SIZE = 1024
 _MAX_SUBDOMAIN = 253
-# Characters of the longest valid one. A longer text may be as long as a body, and is not kept.
+# Characters of the longest valid qualified name. A longer text may be as long as a body, and its result is not cached.
 _MOST_CACHED = _MAX_SUBDOMAIN + 1 + _MAX_LABEL
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -89,7 +90,7 @@ _VALUE_TEXT = _explain(
 
 
 def dns1123_subdomain(value: str, prefix: bool = False) -> list[str]:
-    """The name of most objects: labels joined by dots, 253 bytes."""
+    """The name of most objects: labels joined by dots, at most 253 bytes."""
     value = _without_dash(value) if prefix else value
     return _subdomain(value, "characters")
 
@@ -102,7 +103,7 @@ def _subdomain(value: str, unit: str) -> list[str]:
 
 
 def dns1123_label(value: str, prefix: bool = False) -> list[str]:
-    """The name of a namespace: 63 bytes of lower case, digits and dashes."""
+    """The name of a namespace: at most 63 bytes of lower-case letters, digits and dashes."""
     value = _without_dash(value) if prefix else value
     problems = _too_long(value, _MAX_LABEL, "characters")
     if not _is_label(value):
@@ -150,7 +151,7 @@ _cached_qualified_name = lru_cache(_CACHE_SIZE)(_qualified_name)
 
 
 def label_value(value: str) -> list[str]:
-    """63 bytes; may be empty."""
+    """The value of a label: at most 63 bytes; it may be empty."""
     problems = _too_long(value, _MAX_LABEL, "bytes")
     if not _is_value(value):
         problems.append(_VALUE_TEXT)

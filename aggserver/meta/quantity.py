@@ -17,21 +17,22 @@ __all__ = ["Quantity", "canonical", "parse", "text"]
 
 _FORMAT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _SUFFIX = "unable to parse quantity's suffix"
-# No repeat gives back what it has taken: with a wrong end, digits could else be split in any way between four of them.
+# The repeats are possessive: otherwise `re` would try every split of a row of digits between four of them before it rejects a
+# wrong end.
 _PARTS = re.compile(r"([+-]?)0*+([0-9]*+)(?:\.([0-9]*+))?([eEinumkKMGTP]*+[-+]?[0-9]*+)", re.ASCII)
 _EXPONENT = re.compile(r"[eE][+-]?[0-9]+", re.ASCII)
 _TENS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _TWOS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-# The digits of the largest factor of a suffix, and one more.
+# One more than the digits of the largest factor of a suffix.
 _MOST_TWOS_DIGITS = 20
 _NANO = -9
 # The most digits of a short quantity.
 _SHORT = 18
-# Limits of what is computed with, each in decimal digits; upstream has none. Numbers of this size cost some microseconds, and
-# what they add up to can still be printed: Python refuses to print more than 4,300 digits.
+# The most digits of a number, and the largest decimal exponent; upstream has no limits. Computing with such numbers takes some
+# microseconds, and sums of them can still be printed: Python refuses to print more than 4,300 digits.
 _MOST_DIGITS = 2_000
 _LARGEST_EXPONENT = 1_000
-# A negative exponent needs no such limit, as all that is below one billionth is rounded up to it.
+# Negative exponents need no such small limit, since all values below one billionth are rounded up to it.
 _SMALLEST_EXPONENT = -100_000
 
 
@@ -63,14 +64,14 @@ class Quantity:
         return self.add(Quantity(-other.value, other.scale, other.is_short))
 
     def as_int64(self) -> int | None:
-        """None if it is not an integer, or not written as one: `1.0`."""
+        """The value as an int64; None if it does not fit, is no integer or was not written as one (`1.0`)."""
         if not self.is_short or self.scale < 0:
             return None
         number = self.value * 10**self.scale
         return number if INT64_MIN <= number <= INT64_MAX else None
 
     def as_float(self) -> float:
-        """With the rounding of upstream's two steps."""
+        """The value as a float, rounded in two steps as upstream does."""
         try:
             base = float(self.value)
         except OverflowError:
@@ -87,7 +88,7 @@ def _aligned(left: Quantity, right: Quantity) -> tuple[int, int, int]:
 
 
 def parse(text: str) -> Quantity:
-    """Raises ValueError with upstream's message."""
+    """Parse a quantity. Raises ValueError with upstream's message."""
     found = _PARTS.fullmatch(text)
     if found is None or not text:
         raise ValueError(_FORMAT)
@@ -136,10 +137,10 @@ def _long(value: int, scale: int, *, is_binary: bool) -> Quantity:
 
 
 def canonical(written: str) -> str:
-    """A quantity as Go writes what it has read from this text. Raises ValueError with upstream's message.
+    """The text of a quantity after Go has read and written it. Raises ValueError with upstream's message.
 
-    Go keeps a text that it takes for canonical, and its test for that is quick rather than exact: `+5` and `1500m` stay, `0.5`
-    becomes `500m`.
+    Go leaves a text unchanged that it takes for canonical, by a quick test that is not exact: `+5` and `1500m` are unchanged,
+    `0.5` becomes `500m`.
     """
     if written.isdecimal() and written.isascii() and written[0] != "0" and len(written) <= _SHORT and written[-3:] != "000":
         return written
@@ -154,7 +155,7 @@ def canonical(written: str) -> str:
 
 
 def text(number: Quantity, like: str) -> str:
-    """The canonical form: with the largest suffix that leaves no fraction. like: a quantity that has the same kind of suffix."""
+    """The canonical form: with the largest suffix that leaves no fraction. like: a quantity whose kind of suffix is used."""
     if not number.value:
         return "0"
     value, exponent = _without_factors(number.value, 10)
@@ -174,7 +175,7 @@ def text(number: Quantity, like: str) -> str:
 
 
 def _without_factors(value: int, factor: int) -> tuple[int, int]:
-    """The value without this factor, and how often it had it. By squares, so that thousands of zeros take some ten divisions."""
+    """The value divided by `factor` as often as possible, and how often. By squares, so thousands of zeros take ten divisions."""
     squares = [factor]
     while squares[-1] <= abs(value):
         squares.append(squares[-1] ** 2)

@@ -18,7 +18,7 @@ __all__ = ["PatternError", "finder", "matcher"]
 
 # The number of cached patterns (a large set of definitions has some hundred different ones), and of cached results.
 _CACHE_SIZE = 4096
-# The results for texts of up to so many characters are cached.
+# Results are cached for texts of at most this many characters.
 _SHORT = 64
 
 # RE2's error -> Go's.
@@ -44,7 +44,7 @@ class PatternError(ValueError):
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """A function that tells whether a text has a match anywhere. Raises PatternError."""
+    """A function that returns whether a text has a match anywhere. Raises PatternError."""
     search = _compiled(pattern).search
 
     def matches(text: str) -> bool:
@@ -91,7 +91,7 @@ def _compiled(pattern: str) -> Any:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _found(search: Callable[[bytes], object], text: str) -> bool:
-    """A cached search: the same short texts come often, such as kinds, hosts and names of other objects."""
+    """Whether `search` finds a match. Cached, since the same short texts recur, such as kinds, hosts and names of objects."""
     return search(text.encode()) is not None
 
 

@@ -26,7 +26,7 @@ class SelectorError(ValueError):
 
 
 class Requirement(NamedTuple):
-    """One of the conditions that must all hold. operator: In, NotIn, Exists, DoesNotExist, and for labels also Gt and Lt.
+    """One condition of a selector; all must hold. operator: In, NotIn, Exists, DoesNotExist, and for labels also Gt and Lt.
 
     A SubjectAccessReview has only the first four; leaving out the others makes it ask for broader access.
     """
@@ -93,7 +93,7 @@ class LabelSelector:
 
     @classmethod
     def parse(cls, text: str) -> LabelSelector:
-        """Raises SelectorError. '' selects everything."""
+        """Parse a label selector; '' selects everything. Raises SelectorError."""
         return cls(_Parser(text).parse())
 
     @classmethod
@@ -159,7 +159,7 @@ def _parse_int(text: str) -> int | None:
 
 
 def _checked_term(key: str, written: str, values: tuple[str, ...]) -> _Term:
-    """Raises SelectorError with the errors of the requirement, in upstream's order. Each has the key: only the first that fit."""
+    """The term, if it is valid. Raises SelectorError with as many of its errors as fit, since each repeats the key."""
     problems = _problems(key, written, values)
     first = next(problems, None)
     if first is not None:
@@ -187,7 +187,7 @@ class _Parser:
     """A recursive descent parser over the lexemes. `in` and `notin` are operators only where one is expected."""
 
     def __init__(self, text: str) -> None:
-        # (lexeme, whether it may be an identifier), up to the end, which is taken once at most. Spaces are between the matches.
+        # (lexeme, whether it may be an identifier). The matches leave out spaces. Two ends, so that peeking past one is safe.
         self._lexemes = [(symbol or word, not symbol) for symbol, word in _LEXEME.findall(text)]
         self._lexemes += [_END] * 2
         self._position = 0
@@ -253,7 +253,7 @@ class _Parser:
         return values
 
     def _identifiers(self) -> set[str]:
-        """Parse values up to the closing parenthesis; nothing between commas is an empty value."""
+        """Parse values up to the closing parenthesis. A missing value, as between two commas, is an empty one."""
         values: set[str] = set()
         while True:
             lexeme, is_word = self._next()
@@ -312,7 +312,7 @@ class FieldSelector:
 
     @classmethod
     def parse(cls, text: str) -> FieldSelector:
-        """Raises SelectorError. '' selects everything."""
+        """Parse a field selector; '' selects everything. Raises SelectorError."""
         terms = []
         for term in sorted(_split_terms(text)):
             match = _OPERATOR.search(term)

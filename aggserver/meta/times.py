@@ -18,7 +18,7 @@ __all__ = ["format_micro_time", "format_time", "human_duration", "parse_frequent
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAYOUT = "2006-01-02T15:04:05Z07:00"
 _MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
-# The pieces that Go parses, in order: its name in parse errors, the pattern, the allowed values, and its name in range errors.
+# The pieces that Go parses, in order: for each its name in parse errors, pattern, allowed values, and name in range errors.
 # The hour may have one digit, as Go parses the layout "15".
 _TWO = re.compile(r"[0-9]{2}")
 _PIECES = (
@@ -44,7 +44,7 @@ def format_time(seconds: float) -> str:
     return _formatted(int(seconds // 1))
 
 
-# Each write needs the time now, which is the same for all writes of a second.
+# Cached, since each write needs the present time, whose text is the same for all writes of a second.
 @lru_cache(maxsize=64)
 def _formatted(seconds: int) -> str:
     moment = _EPOCH + timedelta(seconds=seconds)
@@ -60,14 +60,14 @@ def parse_time(text: str) -> float:
     return _seconds(text, _LAYOUT, numbers, position) + float(f"0.{fraction[1]}" if fraction else 0)
 
 
-# Cached, since the same few times come with every write of an object. Errors are not cached.
+# Cached, since every write of an object contains the same few times. Errors are not cached.
 _cached_time = lru_cache(maxsize=1024)(parse_time)
-# Characters; with nanoseconds and an offset, a time has fewer. A fraction may also be as long as a body, and is not kept.
+# Characters of a time that is cached, at most. Nanoseconds and an offset fit; a fraction may be as long as a body.
 _MOST_CACHED = 40
 
 
 def parse_frequent_time(text: str) -> float:
-    """As `parse_time`, for times that come again."""
+    """As `parse_time`, but cached: for times that are likely to be parsed again."""
     return _cached_time(text) if len(text) <= _MOST_CACHED else parse_time(text)
 
 
@@ -86,12 +86,12 @@ def format_micro_time(seconds: int, microseconds: int) -> str:
 
 
 def _seconds(text: str, layout: str, numbers: tuple[int, int, int, int, int, int], position: int) -> float:
-    """Seconds of a time without its fraction. position: that of the zone, with which the text must end."""
+    """Seconds since 1970 of a time, without its fraction. position: where its zone begins, with which the text must end."""
     offset, position = _offset(text, position, layout)
     if position != len(text):
         raise ValueError(f"parsing time {quote(text)}: extra text: {quote(text[position:])}")
     try:
-        # Go has a year 0 and datetime does not, but no clock ever wrote such a time.
+        # Go has a year 0 and datetime does not, but no clock writes such a time.
         moment = datetime(*numbers, tzinfo=UTC)
     except ValueError:
         raise _out_of_range(text, "day") from None

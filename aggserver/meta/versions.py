@@ -16,7 +16,7 @@ __all__ = ["GroupVersionKind", "api_version", "parse_group_version", "sort_key"]
 
 _KUBE_VERSION = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?")
 _STABILITY = {"": 0, "beta": 1, "alpha": 2}
-# A version with a number beyond Go's int is one of the others.
+# A version with a number beyond Go's int is not treated as a Kubernetes version, but ordered alphabetically.
 _MAX_INT = 2**63 - 1
 
 SortKey = tuple[int, int, int, int, str]

@@ -25,10 +25,10 @@ __all__ = ["encode", "pieces"]
 # Upstream's limits: columns after which a line is broken at the next space, and bytes of a key that is written before its colon.
 _WIDTH = 80
 _MAX_KEY_BYTES = 128
-# Bytes in a piece, about a millisecond's work. A line counts more than its text.
+# Bytes in a piece, about a millisecond's work. Each line counts for so many bytes more than its text.
 _PIECE_BYTES = 32 * 1024
 _LINE_BYTES = 16
-# The number of cached short texts and sets of keys, the characters of such a text, and the keys of such a set.
+# The number of cached texts and sets of keys; the most characters of such a text, and keys of such a set.
 _CACHE_SIZE = 4096
 _SHORT = 40
 _MAX_CACHED_KEYS = 64
@@ -61,7 +61,7 @@ def encode(value: Any) -> bytes:
 
 
 def pieces(value: Any) -> Iterator[bytes]:
-    """The same, piece by piece. An iterator stands for the list of its items; each is taken only when it is to be written."""
+    """As `encode`, piece by piece. An iterator is written as the list of its items, and each item is taken when it is written."""
     entries, mapping = _opened(value)
     if entries is None:
         yield f"{_text(value, 0, '') if type(value) is str else _constant(value)}\n".encode()

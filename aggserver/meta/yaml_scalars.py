@@ -1,4 +1,4 @@
-"""What a scalar of YAML means, as a value and as a key of JSON, and how go-yaml shows it in an error.
+"""The meaning of YAML scalars, as JSON values and keys, and how go-yaml shows them in errors.
 
 Plain scalars are resolved by their form, as in go-yaml v2 (YAML 1.1): `y` is a boolean, 0o14 a number; dates and `1:30` are text.
 Pure.
@@ -52,7 +52,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ].*)?")
 TEXT = frozenset(ascii_letters) - frozenset("yYnNtTfFoO")
 _UINT64_MAX = 2**64 - 1
 
-# The most characters of a value in an error. Upstream shows all, but then three megabytes of `{}` make a message of 33.
+# The most characters of a value in an error. Upstream shows all: 3 MB of `{}` become a message of 33 MB.
 _MAX_SHOWN = 64 * 1024
 
 
@@ -191,7 +191,7 @@ def _single(value: float) -> bytes:
 
 
 def _go_syntax(value: Any, *, outermost: bool = False) -> str:
-    """%#v of a decoded value, and no more of it than _MAX_SHOWN characters."""
+    """A decoded value as Go's %#v prints it, at most _MAX_SHOWN characters of it."""
     if outermost and value is None:
         return "<nil>"
     if type(value) is str:

@@ -42,19 +42,19 @@ __all__ = ["YAMLTextError", "decode", "decode_all"]
 # The C parser is ten times as fast; wheels have it, but a build without libyaml does not.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-# The limit for nodes copied by aliases: 99 % of a small document, 10 % of a large one.
+# How many nodes aliases may copy: up to 99 % of all nodes of a small document, falling to 10 % of a large one.
 _ALIASES_FREE, _NODES_FREE = 100, 1_000
 _SMALL, _LARGE = 400_000, 4_000_000
-# Upstream counts only nodes, so that a kilobyte with a long text becomes megabytes. Bytes of what aliases copy: as many as a
-# body may have. A node counts for some bytes of its own, since a copied `{}` takes memory, too.
+# The most bytes that aliases may copy: as many as a body may have. Upstream counts only nodes, so that a kilobyte with a long
+# string may become megabytes. Each node counts for some bytes of its own, since a copied `{}` takes memory too.
 _MAX_COPIED_BYTES = 3 * 1024 * 1024
 _NODE_BYTES = 8
 
-# Mappings and sequences of a document. Four bytes of text make one, which takes some 200 bytes of memory; manifests have one in
-# fifty bytes.
+# The most mappings and sequences of a document. Four bytes of text can be one, which takes some 200 bytes of memory; manifests
+# have one in fifty bytes.
 _MAX_CONTAINERS = 300_000
 
-# Characters of all complaints about repeated keys, some thousands. Upstream has no limit, but no client reads so much.
+# The most characters of all complaints about repeated keys: some thousand complaints. Upstream has no limit.
 _MAX_COMPLAINTS = 256 * 1024
 
 
@@ -77,7 +77,7 @@ def decode_all(body: bytes) -> list[Any]:
 
 
 def _refers(body: bytes) -> bool:
-    """Whether there may be anchors (without which there are no aliases) or merges. In UTF-16 they look different."""
+    """Whether there may be anchors (without which there are no aliases) or merges; always True in UTF-16."""
     return b"&" in body or b"<<" in body or body.startswith((b"\xff\xfe", b"\xfe\xff"))
 
 
@@ -122,9 +122,9 @@ def _scalar(event: Any) -> str | bool | int | float | None:
 
 
 class _Stream:
-    """A text as a file, from which libyaml asks for 16 KB at a time. In each of these calls Python can let other threads run.
+    """A text as a file, of which libyaml reads 16 KB at a time. In each of these calls Python can let other threads run.
 
-    Given the text as bytes, it would hold Python's lock for a tenth of a second to read a scalar of three megabytes.
+    Given the text as bytes, libyaml would hold the GIL for a tenth of a second to read a scalar of three megabytes.
     """
 
     def __init__(self, body: bytes) -> None:
@@ -138,7 +138,7 @@ class _Stream:
 
 
 class _Complaints(list[str]):
-    """Errors of repeated keys, as many as have room."""
+    """Errors of repeated keys, up to _MAX_COMPLAINTS characters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -181,7 +181,7 @@ class _Reader:
         return value
 
     def _pass_over(self) -> None:
-        """Reads the rest, since a YAML error later in the document has priority."""
+        """Read the rest of the document, since a YAML error later in it has priority."""
         depth = 0
         while type(event := self._next()) is not yaml.DocumentEndEvent:
             if isinstance(event, yaml.CollectionStartEvent):
@@ -233,12 +233,12 @@ class _Reader:
         return out
 
 
-# What a tape has beside the values of scalars.
+# The entries of a tape that are no values of scalars.
 _SEQUENCE, _MAPPING, _END, _MERGE = (object() for _ in range(4))
 
 
 class _Tagged:
-    """A scalar with a tag, which may not fit it. Resolved late, since all errors of YAML have priority."""
+    """A scalar with a tag, which may not fit its text. It is resolved late, since errors of YAML's syntax have priority."""
 
     __slots__ = ("plain", "tag", "text")
 
@@ -247,7 +247,7 @@ class _Tagged:
 
 
 class _Anchor:
-    """A node that aliases name: where it begins on the tape. open: it is being read, so that it may not contain itself."""
+    """A node with an anchor. start: where it begins on the tape. open: it is being read, so an alias for it is an error."""
 
     __slots__ = ("name", "open", "start")
 
@@ -256,10 +256,10 @@ class _Anchor:
 
 
 class _Tape:
-    """The nodes of a document in order, a few bytes for each: a tree of them would take a hundred megabytes for three of text.
+    """The nodes of a document in order, a few bytes for each: as a tree, 3 MB of text would take a hundred megabytes.
 
     A container is followed by its children (for a mapping, keys and values in turn) and _END; an alias is its _Anchor.
-    ends: where the entry after a node is.
+    ends: for each node, the position of the entry after it.
     """
 
     def __init__(self) -> None:
@@ -302,7 +302,7 @@ def _taped(events: Iterator[Any]) -> _Tape:
             entries.append(anchors[event.anchor])
             continue
         if event.anchor is not None:
-            # Known before its children, which may name it (an error, reported later).
+            # Recorded before its children are read: an alias among them for this node is an error, reported later.
             anchors[event.anchor] = _Anchor(event.anchor, len(entries))
         if kind is yaml.ScalarEvent:
             entries.append(_scalar_entry(event))
@@ -376,7 +376,7 @@ class _Decoder:
             raise YAMLTextError(TOO_DEEP)
 
     def _fill(self, out: dict[str, Any], seen: set[Any], depth: int) -> None:
-        """Reads the pairs of a mapping, and its end."""
+        """Read the pairs of a mapping, and its end."""
         entries = self._entries
         while (entry := entries[self._at]) is not _END:
             if entry is _MERGE:
@@ -425,7 +425,7 @@ class _Decoder:
             raise YAMLTextError("yaml: map merge requires map or sequence of maps as the value")
 
     def enter(self, anchor: _Anchor) -> int:
-        """Reads on at an anchor. Returns where to read on afterwards."""
+        """Continue reading at an anchor. Returns where to continue afterwards."""
         if anchor.open:
             raise YAMLTextError(f"yaml: anchor '{anchor.name}' value contains itself")
         anchor.open = True

@@ -1,4 +1,4 @@
-"""What a server reports about itself: health checks, metrics, its version, and the paths they are served at.
+"""The server's reports about itself: health checks, metrics, its version, and the paths where these are served.
 
-Counts requests and asks others for their state; never decides how a request is answered.
+This package counts requests and asks other packages for their state; it never decides how a request is answered.
 """

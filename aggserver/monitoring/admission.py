@@ -20,14 +20,14 @@ __all__ = ["AdmissionMetrics"]
 
 _STEP_BUCKETS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5)
 _WEBHOOK_BUCKETS = (*_STEP_BUCKETS, 10.0, 25.0)
-# Whatever code a webhook answers with, above this it is counted as this.
+# Larger codes in a webhook's response are counted as this one.
 _MAX_CODE = 600
 # Names of webhooks come and go; beyond so many series, new ones are not counted.
 _MAX_SERIES = 10_000
 
 
 class AdmissionMetrics(AdmissionObserver):
-    """Two of the names are not those of counters, so their type is gauge here."""
+    """The metrics. Two counters have names without `_total`, which prometheus_client would add, so their type is gauge here."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._steps = _Durations(
@@ -123,7 +123,7 @@ _UNCOUNTED = _Uncounted()
 
 
 class _Durations:
-    """A collector of one histogram, for the event loop alone: without the lock of prometheus_client's, so that it is cheap."""
+    """A collector of one histogram, used on the event loop only. It is cheaper than prometheus_client's, which has a lock."""
 
     def __init__(self, name: str, help_text: str, labels: Sequence[str], buckets: Sequence[float]) -> None:
         self._name = name

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 __all__ = ["AdoptionMetrics"]
 
-# Clients wait a second before they try again.
+# Seconds. A client that is refused during a freeze waits a second before it tries again.
 _FREEZE_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 
 
@@ -34,15 +34,15 @@ class AdoptionMetrics:
         )
 
     def phases(self, definitions: Mapping[str, int]) -> None:
-        """How many definitions are in each phase; all phases are given."""
+        """Set the number of definitions in each phase; all phases must be given."""
         for phase, count in definitions.items():
             self._definitions.labels(phase).set(count)
 
     def copied(self, objects: int, size: int) -> None:
-        """Counts objects since the last call, and their bytes."""
+        """Count the objects copied since the last call, and their size in bytes."""
         self._objects.inc(objects)
         self._bytes.inc(size)
 
     def froze(self, seconds: float) -> None:
-        """Observes one freeze."""
+        """Observe the duration of one freeze."""
         self._freezes.observe(seconds)

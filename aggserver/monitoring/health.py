@@ -1,4 +1,4 @@
-"""Health checks: what `/livez`, `/readyz` and `/healthz` report.
+"""Health checks: the content of `/livez`, `/readyz` and `/healthz`.
 
 The reason of a failed check is withheld from the summary, which anybody may read, and given at the check's own path, which
 needs a permission. `routes.py` serves both.
@@ -23,15 +23,16 @@ Check = Callable[[], str | None]
 class HealthChecks:
     """Named checks, in the order in which they were added. A check returns None, or the reason of its failure. It must not block.
 
-    A check may come with a warning, which also returns None or a reason, but fails nothing: the server works, and yet something
-    needs attention. `ping` always exists; for readiness so does `shutdown`, which fails from `begin_shutdown` on.
+    A check may have a warning, a function that also returns None or a reason, but does not fail the check: the server works, but
+    something needs attention. The check `ping` always exists, and for readiness also `shutdown`, which fails once
+    `begin_shutdown` was called.
     """
 
     _livez: dict[str, Check] = field(default_factory=dict)
     _readyz: dict[str, Check] = field(default_factory=dict)
     _warnings: dict[str, Check] = field(default_factory=dict)
     _shutting_down: bool = False
-    # By name and endpoint: whether it passed when it was last looked at, and how often it has passed and failed.
+    # For each check and endpoint, whether it passed when it was last run; and how often it has passed and failed.
     _last: dict[tuple[str, str], bool] = field(default_factory=dict)
     _counts: dict[tuple[str, bool, str], int] = field(default_factory=dict)
 
@@ -40,7 +41,7 @@ class HealthChecks:
         self.add("shutdown", lambda: "process is shutting down" if self._shutting_down else None, livez=False)
 
     def add(self, name: str, check: Check, *, livez: bool = True, warning: Check | None = None) -> None:
-        """Adds or replaces a check. livez=False: a restart would not repair what it finds."""
+        """Add or replace a check. livez=False: leave it out of `livez`, since a restart would not repair its failure."""
         if warning is not None:
             self._warnings[name] = warning
         if livez:
@@ -90,7 +91,7 @@ class HealthChecks:
         self._counts[counted] = self._counts.get(counted, 0) + 1
 
     def exposition(self) -> str:
-        """The metrics of the checks, in the text format of Prometheus, for what is reckoned from them: how available it was."""
+        """The metrics of the checks in Prometheus' text format, from which the server's availability can be computed (SLIs)."""
         lines = []
         if self._last:
             lines += _family("kubernetes_healthcheck", "gauge", "This metric records the result of a single healthcheck.")

@@ -40,14 +40,14 @@ DURATION_BUCKETS = (
 RESPONSE_SIZE_BUCKETS = tuple(1000.0 * 10.0**n for n in range(7))  # bytes, 1 KB to 1 GB
 EVENT_SIZE_BUCKETS = tuple(1024.0 * 2.0**n for n in range(8))  # bytes, 1 to 128 KiB
 
-# Of calls of conversion webhooks: 1 ms to 16 s, and 5 ms to a minute.
+# Seconds of conversion webhooks, in upstream's two metrics: 1 ms to 16 s, and 5 ms to a minute.
 CONVERSION_BUCKETS = tuple(0.001 * 2.0**n for n in range(15))
 CONVERSION_CALL_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0)
 
 RESOURCE_LABELS = ("verb", "group", "version", "resource", "subresource", "scope", "component")
 DRY_RUN_LABELS = ("verb", "dry_run", *RESOURCE_LABELS[1:])
 
-# Verbs whose response sizes upstream observes: those of the others depend on what was sent.
+# Verbs whose response sizes upstream observes; the sizes of the others depend on the request's body.
 SIZED_VERBS = frozenset({"GET", "LIST"})
 
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
@@ -75,17 +75,17 @@ class WatchMetrics:
         self._sizes = sizes
 
     def sent(self, count: int, size: int) -> None:
-        """Counts one piece of `count` events with `size` bytes in total, sent to one watcher.
+        """Count one piece of `count` events with `size` bytes in total, sent to one watcher.
 
-        Observes the mean size, once for each piece, because a fan-out to thousands of watchers calls this more than anything
-        else.
+        It observes the mean size once for each piece, because this is the most frequent call when events go to thousands of
+        watchers.
         """
         self._events.inc(count)
         self._sizes.observe(size / count)
 
 
 class _RequestMetrics:
-    """The children of one combination of labels without the code, which `count` adds."""
+    """The children of the metrics for one combination of labels other than the code, which `count` adds."""
 
     __slots__ = ("_codes", "_counter", "duration", "sizes")
 
@@ -205,7 +205,7 @@ class Metrics:
         self._mutating = self._inflight.labels("mutating")
         self._children: dict[RequestKey, _RequestMetrics] = {}
         self._watches: dict[Resource, WatchMetrics] = {}
-        # Of each resource that has any: what `forget` removes.
+        # The series of each resource, which `forget` removes.
         self._series: dict[Resource, set[tuple[Any, tuple[str, ...]]]] = {}
 
     def observe(
@@ -221,7 +221,7 @@ class Metrics:
         size: int,
         dry_run: str = "",
     ) -> None:
-        """Counts an answered request. code: of HTTP. size: of the response's body in bytes."""
+        """Count an answered request. code: the HTTP status. seconds: its duration. size: of the response's body in bytes."""
         key = (verb, dry_run, group, version, resource, subresource, scope)
         children = self._children.get(key)
         if children is None:
@@ -236,7 +236,7 @@ class Metrics:
         self._child(self._deprecated, (group, version, resource), group, version, resource, subresource, "").set(1)
 
     def migration(self, group: str, version: str, resource: str, rewritten: int, remaining: int, failing: int) -> None:
-        """The progress of a storage migration to a version. rewritten: objects since the last call."""
+        """Record the progress of a storage migration to a version. rewritten: objects since the last call."""
         key = (group, version, resource)
         self._child(self._migrated, key, *key).inc(rewritten)
         self._child(self._unmigrated, key, *key).set(remaining)
@@ -248,7 +248,7 @@ class Metrics:
         self._conversion_calls.labels(*result).inc()
         self._conversion_durations.labels(*result).observe(seconds)
         labels = (definition, from_version, to_version, "false" if failure else "true")
-        # Of the resource that has the definition's name, so that `forget` removes the series with it.
+        # A definition's name is that of its resource, so `forget` can remove the series with the resource.
         resource, _, group = definition.partition(".")
         self._child(self._conversions, (group, to_version, resource), *labels).observe(seconds)
 
@@ -277,7 +277,7 @@ class Metrics:
         return children
 
     def forget(self, served: Callable[[str, str, str], bool]) -> None:
-        """Drop the series of resources that are not served any more. served: is asked for group, version and resource."""
+        """Drop the series of resources that are no longer served. served: whether a (group, version, resource) is served."""
         gone = {resource for resource in self._series if not served(*resource)}
         if not gone:
             return
@@ -301,7 +301,7 @@ class Metrics:
         )
 
     def _child(self, metric: Any, resource: Resource, *labels: str) -> Any:
-        """The series of a metric with these labels, remembered for `forget` where it is a resource's."""
+        """The series of a metric with these labels, which is recorded for `forget` if it belongs to a resource."""
         if resource[2]:
             self._series.setdefault(resource, set()).add((metric, labels))
         return metric.labels(*labels)
@@ -321,7 +321,7 @@ class RequestObserver:
         self._metrics = metrics
         self._served = served
         self._counts = {"readOnly": 0, "mutating": 0}
-        # A watch ends where it began, whether its resource is served then or not.
+        # The gauge that a watch was counted in, so that its end is counted there even if its resource is no longer served.
         self._long_running: dict[Request, Gauge] = {}
 
     def request_done(self, request: Request, code: int, seconds: float, size: int) -> None:
@@ -331,12 +331,12 @@ class RequestObserver:
             self._metrics.terminated(*labels, code)
 
     def in_flight(self, kind: str, count: int) -> None:
-        """kind: readOnly or mutating."""
+        """Set the number of requests in progress. kind: readOnly or mutating."""
         self._counts[kind] = count
         self._metrics.inflight(self._counts["readOnly"], self._counts["mutating"])
 
     def long_running(self, request: Request, change: int) -> None:
-        """change: 1 at the start, -1 at the end."""
+        """Count the start or end of a long-running request. change: 1 at the start, -1 at the end."""
         if change > 0:
             self._long_running[request] = self._metrics.long_running(*self._labels(request))
             self._long_running[request].inc()

@@ -1,7 +1,7 @@
 """The paths that belong to no API: `/healthz`, `/livez`, `/readyz`, `/metrics`, `/metrics/slis`, `/version` and the index at `/`.
 
-`application` makes one ASGI application of them, which takes every path that is neither a resource's nor discovery's. Bodies are
-byte for byte those of kube-apiserver, because load balancers, kubelets and scripts match on them.
+`application` makes one ASGI application of them, which handles every path that belongs neither to a resource nor to discovery.
+Bodies are byte for byte those of kube-apiserver, because load balancers, kubelets and scripts match on them.
 Source: k8s.io/apiserver pkg/server/healthz/healthz.go, pkg/server/routes/{index,version}.go, v0.36.3.
 """
 
@@ -26,7 +26,7 @@ __all__ = ["application", "version_info"]
 # The release whose behaviour is served. kubectl compares it with its own and warns past one minor version of skew.
 KUBERNETES_VERSION = "1.36.3"
 
-# Of Prometheus' text format, as Go's library names it.
+# The media type of Prometheus' text format, as Go's library writes it.
 _TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
 
 TEXT_HEADERS = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
@@ -38,7 +38,7 @@ def version_info(version: str) -> dict[str, str]:
     return {
         "major": major,
         "minor": minor,
-        # As a server that emulates no other release, and takes what the one before has stored.
+        # As of a server that emulates no other release, and can read what the release before it has stored.
         "emulationMajor": major,
         "emulationMinor": minor,
         "minCompatibilityMajor": major,
@@ -54,7 +54,7 @@ def version_info(version: str) -> dict[str, str]:
 
 
 def application(checks: HealthChecks, metrics: Metrics, paths: Callable[[], Iterable[str]], version: str) -> ASGIApp:
-    """The ASGI application. paths: lists what else is served, for the index. version: aggserver's own."""
+    """The ASGI application. paths: returns the other paths that are served, for the index. version: aggserver's own."""
     info = _raw_json(version_info(version))
     own = ["/healthz", "/livez", "/metrics", "/metrics/slis", "/readyz", "/version"]
 

@@ -1,4 +1,4 @@
-"""Options: everything an operator can configure, from flags, environment variables and a YAML file, as one frozen value.
+"""Options: all settings of an operator, from flags, environment variables and a YAML file, as one frozen value.
 
 Only `cli.py` and `app` import this package; they hand plain values to the packages below. `table.py` is the table of options,
 `convert.py` parses their values, `reading.py` reads the three sources, `completion.py` prints shell completion scripts.

@@ -70,7 +70,7 @@ def _parents() -> list[str]:
 
 
 def _subcommands(command: str) -> list[tuple[str, str]]:
-    """Those of a command that can do without one, as `dev` can without `user`, and their help."""
+    """The subcommands, with their help, of a command that also works without a subcommand, as `dev` does without `user`."""
     return _below(command) if command in COMMANDS else []
 
 

@@ -1,6 +1,6 @@
 """Parsers of option values: one function for each type of option.
 
-The value of a flag or a variable is a string; a value from the configuration file has a YAML type. Each function takes either,
+The value of a flag or a variable is a string; a value from the configuration file has a YAML type. Each function accepts both,
 and raises ValueError with a text that says what is expected.
 """
 
@@ -37,7 +37,7 @@ __all__ = [
 
 Convert = Callable[[Any], Any]
 
-# Of each service its namespace and name, then host and port.
+# For each service ((namespace, name), (host, port)).
 Services = tuple[tuple[tuple[str, str], tuple[str, int]], ...]
 
 
@@ -48,7 +48,7 @@ def text(value: Any) -> str:
 
 
 def selector(value: Any) -> str:
-    """A label selector; the empty one is one, too."""
+    """A label selector, which may be empty."""
     try:
         LabelSelector.parse(text(value))
     except SelectorError as error:
@@ -99,12 +99,14 @@ def texts(value: Any) -> tuple[str, ...]:
 
 
 def sources(value: Any) -> tuple[str, ...]:
-    """File names and URLs, unchanged: a name may contain a comma, and a double slash in a URL must stay."""
+    """File names and URLs, unchanged: a name may contain a comma, and a double slash in a URL must be kept."""
     return tuple(text(member) for member in (value if isinstance(value, list) else [value]))
 
 
 def services(value: Any) -> Services:
-    """Addresses of services: `NAMESPACE/NAME=HOST:PORT`, in the forms that `texts` takes. The last one of a service counts."""
+    """Addresses of services: `NAMESPACE/NAME=HOST:PORT`, in the forms that `texts` accepts. If a service has several, the last
+    one counts.
+    """
     found = []
     for member in texts(value):
         parts = re.fullmatch(r"([^/=]+)/([^/=]+)=(\[[^\]]+\]|[^:\[\]]+):(\d{1,5})", member)
@@ -115,7 +117,7 @@ def services(value: Any) -> Services:
 
 
 def ipv4_network(value: Any) -> str:
-    """A range of IPv4 addresses; of several, separated by commas as for two families, the first counts."""
+    """A range of IPv4 addresses. Of several that are separated by commas, as for two IP families, the first counts."""
     written = text(value).partition(",")[0]
     try:
         return str(IPv4Network(written, strict=False))

@@ -1,6 +1,6 @@
 """Reading the options: flags, environment variables and the configuration file, by the table of options, into one `Options`.
 
-A flag wins over a variable, a variable over the file, the file over the default. The configuration file is the only I/O.
+A flag has priority over a variable, a variable over the file, the file over the default. Reading the file is the only I/O.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ __all__ = ["OptionsError", "is_controller_enabled", "parse"]
 # options but are not, so they are ignored.
 SERVICE_LINK = re.compile(r"(.*_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
 
-# Commands that take their arguments only; variables and the configuration file are ignored.
+# Commands that use only their arguments; they ignore variables and the configuration file.
 _WITHOUT_OPTIONS = COMPLETION | {"version"}
 
-# Options of these have the defaults of `aggserver dev`.
+# Commands whose options have the defaults of `aggserver dev`.
 _USER = "dev user"
 _LIKE_DEV = ("dev", _USER)
 
@@ -81,7 +81,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
 def _split(argv: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:
     """The arguments of `dev` before `--`, and the command after it. Raises OptionsError if that command is missing."""
     if list(argv[:2]) == _USER.split():
-        return [_USER, *argv[2:]], ()  # for argparse it is one word: `dev` needs no command, so it can't have a parser for them
+        return [_USER, *argv[2:]], ()  # one word for argparse: `dev` needs no subcommand, so it has no parser for them
     if "--" not in argv or argv[0] != "dev":
         return argv, ()
     at = list(argv).index("--")
@@ -141,7 +141,7 @@ def _check(options: Options) -> None:
 
 
 def _check_plugins(options: Options) -> None:
-    """With upstream's texts."""
+    """Check the admission plugins. Raises OptionsError with upstream's texts."""
     enabled, disabled = options.enable_admission_plugins, options.disable_admission_plugins
     for flag, names in (("enable-admission-plugins", enabled), ("disable-admission-plugins", disabled)):
         for name in names:
@@ -152,7 +152,7 @@ def _check_plugins(options: Options) -> None:
 
 
 def _check_modes(modes: tuple[str, ...]) -> None:
-    """With upstream's texts."""
+    """Check the authorization modes. Raises OptionsError with upstream's texts."""
     if not modes:
         raise OptionsError("at least one authorization-mode must be passed")
     for mode in modes:
@@ -165,7 +165,7 @@ def _check_modes(modes: tuple[str, ...]) -> None:
 
 
 def _check_issuers(options: Options) -> None:
-    """With upstream's texts."""
+    """Check the issuers of service accounts' tokens. Raises OptionsError with upstream's texts."""
     issuers = options.service_account_issuers
     if "" in issuers:
         raise OptionsError("service-account-issuer should not be an empty string")
@@ -177,7 +177,7 @@ def _check_issuers(options: Options) -> None:
 
 
 def _check_controllers(options: Options) -> None:
-    """With upstream's text."""
+    """Check the names of controllers. Raises OptionsError with upstream's text."""
     known = {*CONTROLLERS, *CONTROLLERS.values(), "*"}
     for name in options.controllers:
         if name.removeprefix("-") not in known:
@@ -190,7 +190,8 @@ def _check_pods(options: Options) -> None:
 
 
 def is_controller_enabled(name: str, wanted: Sequence[str]) -> bool:
-    """wanted: `--controllers`, of which the first that names the controller counts, and then `*`.
+    """Whether a controller runs. wanted: the entries of `--controllers`; the first one that names the controller decides, or `*`
+    if none does.
 
     Source: k8s.io/controller-manager app/helper.go (IsControllerEnabled), v0.36.3.
     """

@@ -55,7 +55,7 @@ DEV_USER = frozenset({"dev user"})
 SERVE, DEV, CEL, COMPLETION = frozenset({"serve"}), frozenset({"dev"}), frozenset({"cel"}), frozenset({"completion"})
 CONVERT, ENVTEST = frozenset({"convert"}), frozenset({"envtest"})
 BOTH = SERVE | DEV
-# What reads and writes the cluster's own etcd.
+# Commands that read and write the cluster's own etcd.
 ADOPTING = SERVE | {"adopt release"}
 ADOPT = frozenset(command for command in COMMANDS if command.startswith("adopt "))
 PLAN, ASK = frozenset({"adopt plan"}), frozenset({"adopt release", "adopt cleanup"})
@@ -68,7 +68,7 @@ KINDS = ("all", "none")
 PODS = ("keep", "run")
 TLS_VERSIONS = ("VersionTLS12", "VersionTLS13")
 
-# Upstream's, without ABAC and Webhook.
+# Upstream's authorization modes, without ABAC and Webhook.
 AUTHORIZATION_MODES = ("AlwaysAllow", "AlwaysDeny", "Node", "RBAC")
 
 # Admission plugins in the order in which they are asked, and whether they are enabled by default.
@@ -85,7 +85,7 @@ ADMISSION_PLUGINS = {
     "ResourceQuota": True,
 }
 
-# The controllers of `aggserver dev`, and the older names that kube-controller-manager still takes for them.
+# The controllers of `aggserver dev`, and the older names that kube-controller-manager still accepts for them.
 CONTROLLERS = {
     "garbage-collector-controller": "garbagecollector",
     "namespace-controller": "namespace",
@@ -107,7 +107,7 @@ WITH_COMMAND = {"secure_port": 0, "data": ":memory:", "log_level": "warning"}
 class Flag:
     """One option as the user sees it.
 
-    `commands` are the commands that accept it. `dev` is the default under `aggserver dev`, or None if it is the field's.
+    `commands` are the commands that accept it. `dev` is the default under `aggserver dev`; None if that is the field's default.
     A `positional` option is an argument without a flag, variable or key; it is required unless it is `optional`.
     """
 

@@ -35,10 +35,10 @@ __all__ = [
 
 # In upstream's order, which `kubectl api-resources -o wide` shows.
 CUSTOM_RESOURCE_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
-# Of the kinds that upstream has built in, in the order of discovery.
+# The verbs of upstream's built-in kinds, in the order of discovery.
 BUILT_IN_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-# While a definition is terminating, its objects can only be read and deleted, as upstream. Updates are not listed, but still
-# work, because finalizers could not be removed otherwise.
+# While a definition is terminating, discovery lists only these verbs, as in upstream. Updates still work, because finalizers
+# could not be removed otherwise.
 TERMINATING_VERBS = ("delete", "deletecollection", "get", "list", "watch")
 # The verbs of /status and /scale.
 SUBRESOURCE_VERBS = ("get", "patch", "update")
@@ -46,7 +46,9 @@ SUBRESOURCE_VERBS = ("get", "patch", "update")
 
 @dataclass(frozen=True, slots=True)
 class APISubresource:
-    """name: without that of the resource. group, version: those of its kind, if not the same as the resource's (as for Scale)."""
+    """A subresource. name: without the resource's name. group, version: of its kind, if they differ from the resource's, as for
+    Scale.
+    """
 
     name: str
     kind: str
@@ -73,7 +75,7 @@ class APIResource:
 
 @dataclass(frozen=True, slots=True)
 class APIGroupVersion:
-    """group: empty for the core group."""
+    """A version of a group with its resources. group: empty for the core group."""
 
     group: str
     version: str
@@ -86,14 +88,14 @@ class APIGroupVersion:
 
 @dataclass(frozen=True, slots=True)
 class APIGroup:
-    """versions: in order of preference, never empty."""
+    """A group. versions: in order of preference, never empty."""
 
     name: str
     versions: tuple[APIGroupVersion, ...]
 
 
 def storage_version_hash(group: str, version: str, kind: str) -> str:
-    """A hash of the storage version, the same for all served versions, by which clients notice that it has changed."""
+    """A hash of the storage version, the same for all served versions. Clients notice by it that the storage version changed."""
     digest = hashlib.sha256(f"{group}/{version}/{kind}".encode()).digest()
     return base64.b64encode(digest[:8]).decode()
 
@@ -195,7 +197,7 @@ def _group_discovery(group: APIGroup) -> JSONObject:
 def _resource_discovery(version: APIGroupVersion, resource: APIResource) -> JSONObject:
     out: JSONObject = {
         "resource": resource.name,
-        # client-go before 0.26.4 panics if it is missing.
+        # client-go before 0.26.4 panics if `responseKind` is missing.
         "responseKind": {"group": version.group, "version": version.version, "kind": resource.kind},
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,

@@ -28,7 +28,7 @@ _COLUMNS = ("Kind", "Resource", "Short names", "Scope", "Subresources")
 
 
 def page(groups: Sequence[APIGroup], version: str, user: str) -> bytes:
-    """groups: as discovery has them. version: the server's. user: who is looking."""
+    """The front page as HTML. groups: as discovery has them. version: the server's version. user: the name of the user."""
     versions = [version for group in groups for version in group.versions]
     body = [
         f"<h1>aggserver {escape(version)}</h1>",
@@ -60,7 +60,7 @@ def _document(body: str) -> bytes:
 
 
 def _is_built_in(version: APIGroupVersion) -> bool:
-    """Whether it is a built-in group that every server has; these come last."""
+    """Whether the group is one that every Kubernetes server has; these come last on the page."""
     return not version.group or version.group.endswith(".k8s.io")
 
 

@@ -37,14 +37,14 @@ __all__ = [
     "utf8",
 ]
 
-# A shape encodes a JSON value as the content of a field. A field encodes it with tag and length, or as nothing if it is zero.
+# A Shape encodes a JSON value as the content of a field. A Field encodes it with tag and length, or as b"" if it is zero.
 Shape = Callable[[Any], bytes]
 Field = Callable[[Any], bytes]
 Table = dict[str, Field]
 
 # The key in a table for all members that start with it.
 EXTENSION = "x-"
-# Cached YAML texts: a few of them are repeated in each of hundreds of operations.
+# The number of cached YAML texts: a few of them are repeated in each of hundreds of operations.
 _CACHE_SIZE = 4096
 
 
@@ -63,7 +63,7 @@ def _any_value(value: bytes) -> bytes:
 
 
 def always(number: int, shape: Shape) -> Field:
-    """A message, written even if empty, since `{}` as a schema has a meaning."""
+    """A field with a message, written even if it is empty, since the schema `{}` has a meaning."""
     head = tag(number, LENGTH)
     return lambda value: head + with_length(shape(value))
 
@@ -90,7 +90,7 @@ def double(number: int) -> Field:
 
 
 def one_flag(number: int) -> Field:
-    """A bool in a oneof, whose false is written too."""
+    """A field with a bool in a oneof, where false is written too."""
     head = tag(number, VARINT)
     return lambda value: head + bytes((bool(value),))
 
@@ -106,7 +106,7 @@ def repeated(number: int, shape: Shape) -> Field:
 
 
 def named(number: int, shape: Shape) -> Field:
-    """A JSON object as gnostic represents it: a message with name and value for each member."""
+    """A field for a JSON object with arbitrary names: for each member a message with name and value."""
     head = tag(number, LENGTH)
     key, value = text(1), always(2, shape)
 
@@ -120,7 +120,7 @@ def named(number: int, shape: Shape) -> Field:
 
 
 def members(table: Mapping[str, Field]) -> Shape:
-    """A JSON object with a field for each member, written in the order of the table, which is upstream's."""
+    """The shape of a JSON object with a field for each member, written in the order of the table, which is upstream's."""
 
     def inside(value: Mapping[str, Any]) -> bytes:
         known = [name for name in table if name in value] if len(value) > 1 else value

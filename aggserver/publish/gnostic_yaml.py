@@ -1,8 +1,8 @@
 """Gnostic's Any: a JSON value as YAML text, in the style of the library that kube-apiserver uses.
 
-OpenAPI's protobuf has no fields for vendor extensions, enums and examples, so they are texts in it, which clients compare: block
-style, lists indented below their key, four spaces a level, lines of any length, quotes only where a plain text would be read as
-another type. (`meta/yaml_output.py` has the other style, that of response bodies.)
+OpenAPI's protobuf has no fields for vendor extensions, enums and examples, so it has them as texts, which clients compare. Their
+style: block style, lists indented below their key, four spaces for each level, lines of any length, quotes only if a plain text
+would be read as another type. (`meta/yaml_output.py` has the style of response bodies.)
 Pure. Source: go.yaml.in/yaml/v3 v3.0.4 {encode,emitterc,resolve,yamlprivateh}.go.
 """
 
@@ -75,7 +75,7 @@ def _key(text: str) -> str:
 
 
 def _scalar(value: Any, indent: int) -> str:
-    """indent: that of the lines of a text with several lines."""
+    """The text of a scalar. indent: the spaces before each line, if it has several."""
     if not isinstance(value, str):
         return to_json(value)
     return _literal(value, indent) if "\n" in value else _text(value)

@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One resource in one version. verbs: those of discovery; a path that no verb needs is not published.
+    """One resource in one version. verbs: as in discovery; a path that no verb needs is not published.
 
     schema: openAPIV3Schema as written; empty for a kind that publishes none, which means any object. preserves: the definition
     has preserveUnknownFields, as only definitions from before v1 can.
@@ -57,7 +57,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The prefix of references, and whether it is OpenAPI v3.
+    """The differences between OpenAPI v2 and v3. prefix: of references. v3: whether it is v3.
 
     v3 has `allOf`, which a reference with a description needs, and `anyOf`, in which int-or-string is written. In v2 an embedded
     resource that preserves unknown fields has no properties, since old kubectl would treat them as a complete list.
@@ -153,7 +153,7 @@ def list_model_name(resource: Published) -> str:
 
 
 def built_in_models(resource: Published) -> dict[str, JSONObject]:
-    """The v3 models of a built-in kind, of its list if it has one, and of what they refer to but for `builtin`, by name."""
+    """The v3 models, by name, of a built-in kind, of its list if it has one, and of what they refer to, without `builtin`'s."""
     found = openapi.models([resource.type_name])
     if resource.list_kind:
         found[list_model_name(resource)] = openapi.list_model(resource.type_name)
@@ -198,7 +198,7 @@ def list_schema(resource: Published, dialect: Dialect) -> JSONObject:
 
 
 def _gvk(resource: Published, kind: str) -> list[JSONObject]:
-    """The group, version and kind in a list, as schemas have it; operations have a single object."""
+    """The group, version and kind as schemas have them: in a list. Operations have a single object instead."""
     return [{"group": resource.group, "version": resource.version, "kind": kind}]
 
 

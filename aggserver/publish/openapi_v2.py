@@ -62,7 +62,7 @@ def _root(resource: Published) -> Mapping[str, Any]:
 
 
 def lower(node: Mapping[str, Any]) -> JSONObject:
-    """The node without parts that v2 can't express or that its clients misread; a new tree down to where it differs."""
+    """The node without parts that v2 can't express or that its clients misread. Unchanged parts are shared with the result."""
     out = {key: value for key, value in node.items() if key not in _DROPPED}
     properties: Mapping[str, Any] = out.get("properties") or {}
     additional = out.get("additionalProperties")
@@ -113,7 +113,7 @@ def _translate(node: Any) -> Any:
     }
     if "allOf" in node:
         out.update(_translate(node["allOf"][0]))
-    if "oneOf" in out:  # of a quantity and of an integer or text, which v2 has as texts
+    if "oneOf" in out:  # only quantities and int-or-string have it, which are strings in v2
         del out["oneOf"]
         out["type"] = "string"
     if "$ref" in out:
@@ -169,7 +169,7 @@ def _body(operation: Operation, parameters: JSONObject) -> JSONObject:
 
 
 def _parameter(key: str, parameters: JSONObject) -> JSONObject:
-    """A reference to a common parameter, which is added to `parameters` at its first use; or else the parameter itself."""
+    """A reference to a common parameter, which is added to `parameters` at its first use; for others, the parameter itself."""
     found = builtin.parameters()[key]
     out: JSONObject = {
         "uniqueItems": True,

@@ -45,7 +45,7 @@ _STRINGS = repeated(1, utf8)
 
 
 def _additional(value: Any) -> bytes:
-    """AdditionalPropertiesItem, a oneof, so that `false` is written too."""
+    """Encode an AdditionalPropertiesItem, which is a oneof, so that `false` is written too."""
     return _ONE_SCHEMA(value) if isinstance(value, Mapping) else one_flag(2)(value)
 
 

@@ -60,7 +60,7 @@ _DEFAULTS: Mapping[type, Field] = {bool: one_flag(2), int: one_double(1), float:
 
 
 def _default(value: Any) -> bytes:
-    """A default: a oneof of three scalars. For any other value, the message is empty."""
+    """Encode a default, which is a oneof of three scalars. For any other value, the message is empty."""
     write = _DEFAULTS.get(type(value))
     return write(value) if write else b""
 

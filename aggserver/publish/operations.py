@@ -57,7 +57,7 @@ _ACCEPTED = ("202", "Accepted")
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """The fixed parts of an action. verb: starts the operation's id and text. responses: codes and texts, in order."""
+    """The fixed parts of an action. verb: begins the operation's id and description. responses: codes and texts, in order."""
 
     method: str
     action: str
@@ -121,7 +121,7 @@ class PathItem:
 
 
 def paths(resource: Published) -> Iterator[PathItem]:
-    """The resource's paths: all namespaces, collection, object, /finalize, /status, /scale, as far as its verbs need them."""
+    """The resource's paths: all namespaces, collection, object, /finalize, /status, /scale; only those that its verbs need."""
     prefix = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     model = own_model_name(resource)
     builder = _Builder(resource)

@@ -39,7 +39,8 @@ __all__ = [
 
 _METADATA = b'"metadata":'
 _MAX_INT64 = 2**63
-# Bytes of objects whose encoding takes as long as a row, as one of its cells, and as a cell whose path may exhaust the budget.
+# The work for a row, for one of its cells, and for a cell whose path may exhaust the budget, measured in the bytes of an object
+# whose encoding takes as long.
 _ROW_BYTES = 512
 _CELL_BYTES = 128
 _REVISITING_BYTES = 4 * 1024 * 1024
@@ -48,7 +49,7 @@ _ZERO_TIME = -62135596800.0
 
 
 class ColumnSpec(Protocol):
-    """The declaration of a column; the columns of a definition fit it too."""
+    """The declaration of a column; those of a definition (additionalPrinterColumns) have this form too."""
 
     @property
     def name(self) -> str: ...
@@ -96,11 +97,11 @@ _MISSING: Any = object()
 
 
 class _Moment(float):
-    """Seconds since 1970, a placeholder for the age that is computed from it."""
+    """A time in seconds since 1970, from which a cell's age is computed for each request."""
 
 
 class Timed(NamedTuple):
-    """A cell with an age in its text. at: seconds since 1970. render: returns the text for the age at a request, such as `5m`."""
+    """A cell with an age in its text. at: seconds since 1970. render: returns the cell's text for an age such as `5m`."""
 
     at: float
     render: Callable[[str], str]
@@ -123,8 +124,8 @@ class TableConvertor:
     """The compiled columns of a resource. definitions: the Table's columnDefinitions.
 
     Name is first, unless it is among the columns that are given (named=False). Age is added only if no columns are declared. A
-    path that does not parse ends the columns: only those before it are shown. The paths of a row share a budget; the cells of
-    those that exhaust it are null, as upstream's are whose evaluation fails.
+    path that does not parse ends the columns: only those before it are shown. The paths of a row share a budget; a cell whose
+    path exhausts it is null, like a cell whose evaluation fails in upstream.
     conditions: returns the conditions of an object's row, or None.
     """
 
@@ -136,7 +137,7 @@ class TableConvertor:
         conditions: Callable[[Mapping[str, Any]], list[JSONObject] | None] | None = None,
     ) -> None:
         self.definitions: list[JSONObject] = []
-        # The work for a row, in bytes of objects whose encoding takes as long, besides that for its own size.
+        # The work for a row in addition to encoding its object, in the bytes of an object whose encoding takes as long.
         self.row_bytes = _ROW_BYTES
         self._cells: list[_Cell] = []
         self._conditions = conditions
@@ -213,7 +214,9 @@ def _finder(path: jsonpath.JSONPath) -> _Cell:
 
 
 def _cell(kind: str, find: _Cell) -> _Cell:
-    """A function for the value of a cell: null if it is missing or of another type. Columns of type string print any value."""
+    """A function that returns the value of a cell, None if it is missing or of another type. A column of type string prints any
+    value.
+    """
     if kind == "date":
 
         def date_cell(obj: Mapping[str, Any], budget: jsonpath.Budget) -> Any:
@@ -231,7 +234,7 @@ def _cell(kind: str, find: _Cell) -> _Cell:
 
 
 def _nothing(value: Any) -> None:
-    """The cell of a column type that definitions can't have."""
+    """None, as the value of a cell whose column has a type that definitions can't have."""
 
 
 def _printed(value: Any) -> str:
@@ -270,7 +273,7 @@ _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def since(text: str) -> float | str:
-    """A cell with the age of a timestamp at each request. `<unknown>` if it is empty, `<invalid>` if it is malformed."""
+    """A cell with the age of a timestamp at the time of each request. `<unknown>` if it is empty, `<invalid>` if malformed."""
     if text in ("", "null"):
         return "<unknown>"
     try:
@@ -294,13 +297,13 @@ _AGE = Column("Age", "date", ".metadata.creationTimestamp", _described("creation
 
 
 def age_column() -> ComputedColumn:
-    """The age of an object as upstream's built-in kinds have it: a string, where a definition's column is a date."""
+    """The column with an object's age as upstream's built-in kinds have it: of type string; a definition's has type date."""
     return ComputedColumn("Age", "string", lambda obj: since(obj["metadata"].get("creationTimestamp", "")), _AGE.description)
 
 
 @cache
 def scale_convertor() -> TableConvertor:
-    """The table of every /scale."""
+    """The columns of every /scale."""
     return TableConvertor(
         (
             Column("Desired", "integer", ".spec.replicas", "Number of desired replicas"),
@@ -343,7 +346,7 @@ def table_head(
 
 
 def row_encoder(include: str, now: float, api_version: str = "meta.k8s.io/v1") -> Callable[[Row], bytes]:
-    """A function that encodes rows as JSON. include: Metadata, Object or None, to be part of a row. now: seconds since 1970."""
+    """A function that encodes rows as JSON. include: Metadata, Object or None, as a row's `object`. now: seconds since 1970."""
     carried = _CARRIED[include]
     partial = orjson.dumps({"kind": "PartialObjectMetadata", "apiVersion": api_version})[:-1] + b',"metadata":%b}'
 

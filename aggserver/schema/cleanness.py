@@ -74,7 +74,7 @@ _ALLOW: _Checks = ("anything", "anything")
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """Everything that the check of an object depends on; equal shapes share one function.
+    """All that determines the function that checks an object; equal shapes share one function.
 
     keeps: unknown fields are preserved.
     extra: checks for the values under additionalProperties; None if there is none.

@@ -31,7 +31,8 @@ from aggserver.scheme import object_meta
 __all__ = ["CompiledSchema", "Findings"]
 
 _STATUS = Path("status")
-# In nodes; the largest schemas in use have about as many. Validating a value against a node takes some microseconds.
+# Nodes of a heavy schema; the largest schemas in use have about as many. Validating a value against a node takes some
+# microseconds.
 _HEAVY = 10_000
 
 # With errors of these kinds, rules are not evaluated: they rely on values that match the schema.
@@ -41,9 +42,9 @@ _BLOCKING = frozenset(
 
 
 class Findings(NamedTuple):
-    """The errors of an object, in two parts since upstream reports others between them.
+    """The errors of an object, in two parts, since upstream reports other errors between them.
 
-    values: of the schema as written. structure: of embedded resources, and of lists of type set and map.
+    values: errors under the schema as written. structure: errors of embedded resources, and of lists of type set and map.
     """
 
     values: list[FieldError]
@@ -80,11 +81,11 @@ class CompiledSchema:
         return dropped
 
     def default(self, obj: JSONObject) -> None:
-        """Default without pruning: nulls that are not allowed stay, for validation. Mutates `obj`. Raises ObjectTooLarge."""
+        """Default without pruning: nulls that are not allowed are kept, for validation. Mutates `obj`. Raises ObjectTooLarge."""
         self._default(obj)
 
     def prune_converted(self, obj: JSONObject) -> list[str]:
-        """As `conform`, without defaulting: the version that was converted from has been defaulted already."""
+        """As `conform`, without defaulting, for a converted object: it was defaulted before conversion."""
         dropped = self._prune(obj)
         metadata = obj.get("metadata")
         return prune_object_meta(metadata) + dropped if isinstance(metadata, dict) else dropped
@@ -156,7 +157,7 @@ class CompiledSchema:
 
     @cached_property
     def is_heavy(self) -> bool:
-        """Whether it has so many nodes that even a small value may take long, since a value is checked by all alternatives."""
+        """Whether the schema has so many nodes that even a small value may take long, since all alternatives check a value."""
         return sum(1 for _ in islice(internal.nodes(self._schema), _HEAVY)) == _HEAVY
 
     def prepare(self) -> None:

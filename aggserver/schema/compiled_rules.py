@@ -87,7 +87,7 @@ def _field_path(text: str, declared: DeclType) -> Path:
     try:
         return constructs.find_field(text, declared.node.schema)[0]
     except ValueError:
-        # Only in a stored definition, since validation refuses it; errors are reported at the node then.
+        # Only a stored definition can have an invalid path, since validation refuses it; errors are then reported at the node.
         return Path()
 
 

@@ -44,7 +44,7 @@ _ESCAPES = {"n": "\n", "'": "'", '"': '"', "\\": "\\", "a": "\a", "b": "\b", "f"
 
 @dataclass(frozen=True, slots=True)
 class Strictness:
-    """Which of the checks apply that stored definitions may violate, since they were accepted before the checks existed.
+    """Which of the newer checks apply. Stored definitions may violate them, if they were accepted before the checks existed.
 
     types: only OpenAPI's types are allowed. atomic_sets: items of a set are scalar or atomic. keys: the keys of a list map are
     required or have a default, and neither they nor the items of sets and maps are nullable.
@@ -56,7 +56,7 @@ class Strictness:
 
     @classmethod
     def of(cls, schemas: Iterable[JSONMapping]) -> Strictness:
-        """The checks for an update of these schemas: ratcheting, without those that one of them violates."""
+        """The checks for an update of these schemas. Ratcheting: a check that one of them violates does not apply."""
         found = [node for schema in schemas for node in internal.nodes(schema)]
         return cls(
             types=all(_get(node, "type", "") in ("", *_TYPES) for node in found),

@@ -55,7 +55,9 @@ _STRING = Structural(type="string")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeclType:
-    """type: an object type without its name, which depends on the place (see Declarations); a list or map without parameters.
+    """The declared type of a node's values.
+
+    type: an object type without its name, which depends on the place (see Declarations); a list or map without parameters.
     fields: of an object, by CEL name; a field that is a reserved word has two names. keys: names of properties by CEL name.
     element: of a list or map. max_elements: in characters, bytes, elements or entries. min_size: in bytes of JSON.
     """
@@ -208,7 +210,9 @@ class Declarations:
         return rule_values.on_access(type_.origin.node) if isinstance(type_.origin, DeclType) else None
 
     def deep_conversion(self, type_: Type) -> Callable[[Any], Any] | None:
-        """In a list, map or optional created by an expression, scalars are converted already; lists, maps and objects are not."""
+        """As `Objects.deep_conversion`. In a list, map or optional that an expression has made, scalars are converted already;
+        lists, maps and objects are not.
+        """
         if type_.kind not in (Kind.LIST, Kind.MAP, Kind.OBJECT) and not type_.is_optional:
             return None
         if isinstance(type_.origin, DeclType):
@@ -246,7 +250,7 @@ _KEY = DeclType(_STRING, STRING, min_size=2)
 
 
 def _converted(convert: Callable[[Any], Any], elements: Iterable[Any]) -> Iterator[Any]:
-    """Each list and map is converted once: an expression may have put the same one in many times."""
+    """The converted elements. Each list and map is converted once, since an expression may add the same one many times."""
     known: dict[int, Any] = {}
     for element in elements:
         if not isinstance(element, list | dict):

@@ -30,7 +30,7 @@ Defaulter = Callable[[JSONObject], None]
 
 
 class _Budget:
-    """Bytes that may still be added."""
+    """The bytes that defaults may still add to an object."""
 
     __slots__ = ("_limit", "left")
 
@@ -68,12 +68,12 @@ def _no_defaults(obj: JSONObject) -> None:
 
 
 def _size(value: Any) -> int:
-    """In bytes of JSON."""
+    """The size of a value in bytes of JSON."""
     return len(codec.encode_json(value))
 
 
 def _size_of_member(name: str, value: Any) -> int:
-    """In bytes of JSON, with its name, a colon, and a comma (which all but one member have)."""
+    """The size of a member in bytes of JSON: name, value, a colon, and a comma (which all but one member have)."""
     return _size(name) + _size(value) + 2
 
 

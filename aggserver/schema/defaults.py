@@ -90,7 +90,7 @@ _ANY_KEY = "*"
 
 
 def _pruned(node: Structural, root: Structural, steps: _Steps, *, inside: bool) -> Structural:
-    """inside: in the kind, apiVersion or metadata of a resource."""
+    """As `prune_defaults`, for a node. inside: it is in the kind, apiVersion or metadata of a resource."""
     is_resource = node.x_embedded_resource or not steps
     inside = inside and not is_resource
     changed: dict[str, Any] = {}
@@ -112,7 +112,7 @@ def _pruned(node: Structural, root: Structural, steps: _Steps, *, inside: bool) 
 
 
 def _prune_default(default: Any, root: Structural, steps: _Steps) -> Any:
-    """Prune a default at its place in an object that has nothing else. None if nothing is left."""
+    """Prune a default at its place in an otherwise empty object. None if nothing is left."""
     resource = default
     for step in reversed(steps):
         resource = [resource] if step is None else {step: resource}
@@ -139,7 +139,9 @@ class _Check:
         self._left = OBJECT_LIMIT * rule_options.budget
 
     def node(self, node: Structural, path: Path, root: Structural, surround: _Surround, *, inside: bool) -> list[FieldError]:
-        """root: the resource that `node` is a part of. inside: in its kind, apiVersion or metadata."""
+        """The errors of all defaults of a node. root: the resource that `node` is part of. inside: it is in the resource's kind,
+        apiVersion or metadata.
+        """
         if self._left < 0:
             return []
         if node.x_embedded_resource:

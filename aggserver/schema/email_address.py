@@ -32,7 +32,7 @@ class _NoAddressError(Exception):
 
 
 class _Parser:
-    """`_at` is the place of the text that is still to be parsed."""
+    """A recursive descent parser. `_at` is the position of the text that is still to be parsed."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -22,7 +22,7 @@ __all__ = ["PARSERS"]
 
 
 class _Element(NamedTuple):
-    """An element of a layout. name: in errors. most: the largest number allowed; the day is checked after all elements."""
+    """An element of a layout. name: its name in errors. most: its largest number; the day is checked after all elements."""
 
     before: str
     layout: str

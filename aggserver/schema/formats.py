@@ -95,7 +95,7 @@ _NANOSECONDS = 1e9
 
 
 def _is_duration(text: str) -> bool:
-    """A duration of Go, or a text with any integer followed by a unit as Scala names it."""
+    """Whether a text is a duration of Go, or contains any integer followed by a unit as Scala names it."""
     try:
         if abs(duration.parse(text)) * _NANOSECONDS < golang.INT64_MAX:
             return True
@@ -132,7 +132,7 @@ _LEADING_ZEROS = re.compile("(?<![0-9a-fA-F])0+(?=[0-9a-fA-F])")
 
 
 def _is_hostname(text: str) -> bool:
-    """Lengths are in bytes: 255 in all, 63 between dots."""
+    """Whether a text is a host name: at most 255 bytes, and 63 between dots."""
     encoded = text.encode()
     return len(encoded) <= 255 and all(len(part) <= 63 for part in encoded.split(b".")) and regexp.matcher(_HOSTNAME)(text)
 
@@ -176,7 +176,7 @@ _is_unescaped_zone = _pattern(rf"(?:{_HOST}|[^\x00-\x7f]|[ %])+")
 
 
 def _is_uri(text: str) -> bool:
-    """An absolute URI or an absolute path, as url.ParseRequestURI accepts them."""
+    """Whether a text is an absolute URI or an absolute path, as url.ParseRequestURI accepts them."""
     if not text or _CONTROLS.search(text):
         return False
     if text == "*":

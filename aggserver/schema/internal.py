@@ -1,4 +1,4 @@
-"""An openAPIV3Schema in the form of upstream's internal Go type: the order of its members, which are set, and its JSON text.
+"""An openAPIV3Schema as upstream's internal Go type: the order of its members, which of them are set, and its JSON text.
 
 Upstream validates definitions in that form: an error names the first forbidden member in its order, or shows a whole schema in
 its text. Pure.

@@ -31,7 +31,7 @@ __all__ = ["unsupported", "violations"]
 
 Errors = Iterator[FieldError]
 
-# The place of a node, as the error for a missing type says it.
+# The place of a node, as the error for a missing type names it.
 _ROOT, _ITEM, _FIELD = "at the root", "for specified array items", "for specified object fields"
 
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
@@ -57,7 +57,7 @@ _UNSUPPORTED |= {PRESERVE, "items"}
 
 
 def unsupported(schema: JSONMapping) -> str:
-    """Upstream's error for the first construct that no structural schema can have; '' if there is none.
+    """Upstream's error for the first construct that a structural schema can't have; '' if there is none.
 
     Upstream reports it only if there are no other errors, since most of these are also forbidden one by one.
     """
@@ -119,7 +119,7 @@ def _node(schema: JSONMapping, level: str, path: Path) -> Errors:
 
 
 def _is_simple_field(schema: JSONMapping | None) -> bool:
-    """Whether `_node` would find no error in a property. That is so for most, which saves time."""
+    """Whether `_node` would find no error in a property. Skipping such properties, which most are, saves time."""
     return is_plain(schema) and schema is not None and schema.get("type", "array") != "array" and "pattern" not in schema
 
 
@@ -135,7 +135,9 @@ def _type(schema: JSONMapping, type_: str, level: str, path: Path) -> Errors:
 
 
 def _metadata(properties: JSONMapping, level: str, path: Path, *, checked: bool) -> Errors:
-    """checked: the properties are those of a resource, so that its metadata is checked."""
+    """Check the metadata that the schema specifies at the root. checked: the properties are those of a resource, so check the
+    types of kind, apiVersion and metadata too.
+    """
     for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
         if checked and name in properties:
             type_ = _get(properties[name] or {}, "type", "")
@@ -162,7 +164,9 @@ def _is_int_or_string(any_of: list[JSONMapping]) -> bool:
 
 
 def _value_validation(schema: JSONMapping, path: Path, *, skip_any_of: bool = False, skip_first: bool = False) -> Errors:
-    """skip_any_of, skip_first: skip the `anyOf`, or that in the first `allOf`, since it is the allowed integer or string."""
+    """Check a value validation. skip_any_of, skip_first: skip the `anyOf`, or the one in the first `allOf`, since it is the form
+    that int-or-string may have.
+    """
     if not skip_any_of:
         yield from _alternatives(schema, "anyOf", path)
     yield from _alternatives(schema, "allOf", path, skip_first=skip_first)

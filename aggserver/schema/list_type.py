@@ -19,7 +19,7 @@ __all__ = ["duplicates", "has_duplicates"]
 
 
 def duplicates(value: Any, node: Structural | None, path: Path | None = None) -> list[FieldError]:
-    """An error for each repeated item, reported once, at its second occurrence."""
+    """An error for each repeated item, at its second occurrence only."""
     at = path or Path()
     if node is None:
         return []
@@ -55,7 +55,7 @@ def has_duplicates(items: list[Any], list_type: str, keys: Sequence[str]) -> boo
             different = {tuple([item.get(key) for key in keys]) for item in items}
         if len(different) == len(items):
             return False
-    except (TypeError, AttributeError):  # items that are not hashable, or no objects
+    except (TypeError, AttributeError):  # items that are not hashable, or are no objects
         pass
     return bool(_in_list(items, list_type, keys, Path()))
 

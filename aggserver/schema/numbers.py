@@ -17,17 +17,17 @@ from aggserver.meta.golang import INT64_MAX, INT64_MIN, format_float, from_float
 __all__ = ["UNPLACED", "as_int64", "is_integral", "problems"]
 
 _INT32_MAX = 2**31 - 1
-# From here on, a float64 is too large for a float32.
+# The least float64 that is too large for a float32.
 _FLOAT32_END = float.fromhex("0x1.ffffffp+127")
 _EXACT = 2**53 - 1
 _TOLERANCE = 1e-9
 
 UNPLACED = object()
-"""In place of a value: upstream reports this error without a field path."""
+"""In place of the value to show: upstream reports the error without a field path."""
 
 
 def is_integral(value: float) -> bool:
-    """Whether a float counts as an integer: if it is one, or within upstream's tolerance of one."""
+    """Whether a float counts as an integer: it is one, or within upstream's tolerance of one."""
     if not -_EXACT <= value <= _EXACT:
         return False
     if value.is_integer():
@@ -37,7 +37,7 @@ def is_integral(value: float) -> bool:
 
 
 def problems(value: int | float, schema: Mapping[str, Any], type_: str, format_: str, path: Path) -> Iterator[tuple[str, Any]]:
-    """The error texts, each with the value to show, or UNPLACED. type_: the only allowed type, '' if not exactly one."""
+    """The error texts, each with the value to show, or UNPLACED. type_: the allowed type, '' if there are none or several."""
     if unfit := _range_error(value, type_, format_, "Checked", path):
         yield unfit, UNPLACED
     for keyword, word, check in (

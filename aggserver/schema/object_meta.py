@@ -1,4 +1,4 @@
-"""Metadata of objects and embedded resources: coercion to the type ObjectMeta, and validation of embedded resources.
+"""The metadata of objects and embedded resources: coercion to the type ObjectMeta, and validation of embedded resources.
 
 Upstream decodes metadata into a Go struct and encodes it again, which drops unknown fields and empty members. Here the same is
 done to the JSON object. Metadata that does not fit the type can't be decoded: a request with it is refused, and a stored object
@@ -35,7 +35,7 @@ __all__ = [
 
 _MEMBERS = lookup("meta/v1.ObjectMeta").members
 _FIELDS = frozenset(_MEMBERS)
-# Of the lists of structs, the members of these.
+# The members of ObjectMeta that are lists of structs, with the names of the structs' members.
 _ENTRIES = {
     name: frozenset(member.type.element.members)
     for name, member in _MEMBERS.items()
@@ -110,7 +110,7 @@ def _is_clean_entry(entry: Any, known: frozenset[str]) -> bool:
 
 
 def _plain_time(text: Any) -> Any:
-    """A time as Go writes it. What is no time stays: it is for others to refuse."""
+    """A time as Go writes it. Any other value is returned unchanged; validation refuses it."""
     with suppress(ValueError):
         if isinstance(text, str):
             return format_time(parse_time(text))
@@ -118,7 +118,7 @@ def _plain_time(text: Any) -> Any:
 
 
 def _is_plain_time(text: Any) -> bool:
-    # Of the forms of RFC 3339 only the one to the second and in UTC has this length and this end.
+    # Among the forms of RFC 3339, only UTC times in whole seconds have this length and end.
     return isinstance(text, str) and len(text) == _PLAIN_TIME and text[-1] == "Z"
 
 

@@ -1,9 +1,9 @@
 """Pruning: drop the fields that a structural schema does not specify, and the nulls that it does not allow.
 
 Runs on request bodies, on objects stored under another schema and on results of conversion, always before defaulting. Most
-objects are clean already: code generated for the schema (`cleanness.py`) checks that, and only the rare object that fails goes
-through `prune`, the plain form of the algorithm, which also finds the paths. Metadata is pruned by its own type, whatever the
-schema says (`object_meta.py`).
+objects are clean already: code generated for the schema (`cleanness.py`) checks that, and only the rare object that is not goes
+through `prune`, the plain form of the algorithm, which also finds the paths. Metadata is pruned by the type ObjectMeta, whatever
+the schema says (`object_meta.py`).
 Pure. Source: k8s.io/apiextensions-apiserver
 pkg/apiserver/schema/{pruning/algorithm,defaulting/prunenulls,objectmeta/algorithm}.go and
 pkg/apiserver/customresource_handler.go (unstructuredSchemaCoercer), v0.36.3.
@@ -46,7 +46,7 @@ def compile_pruner(structural: Structural) -> Pruner:
 
 
 def prune(obj: JSONObject, structural: Structural) -> list[str]:
-    """Prune a root object. Its apiVersion, kind and metadata are kept, and so are those of embedded resources.
+    """Prune a root object. The apiVersion, kind and metadata of the object and of embedded resources are kept.
 
     Returns the dropped paths in upstream's order: sorted, then those within metadata of embedded resources, sorted. Dropped nulls
     are not reported, since clients send them all the time. Raises MalformedError.
@@ -169,7 +169,7 @@ def _prune_embedded(value: Any, node: Structural | None, path: Path, found: list
         for key, member in value.items():
             if is_resource and key in TYPE_META:
                 continue
-            # Only here, upstream writes keys of a map in brackets.
+            # Upstream writes keys of a map in brackets only here.
             if key in node.properties:
                 _prune_embedded(member, node.properties[key], path.child(key), found)
             else:

@@ -19,7 +19,7 @@ __all__ = ["Correlation", "MapList"]
 
 
 class MapList:
-    """Finds items of a list of type map by their keys; in a list of any other type it finds nothing."""
+    """Finds items of a list of type map by their keys; it finds nothing in a list of another type."""
 
     __slots__ = ("_items", "_node")
 
@@ -38,7 +38,7 @@ class MapList:
         return self._items.get(key)
 
     def _key_of(self, item: Any) -> Hashable | None:
-        """None if a key is missing or not a scalar. Types count: 1 is not true."""
+        """The values of an item's keys; None if one is missing or not a scalar. Types count: 1 is not true."""
         if not isinstance(item, dict):
             return None
         values = [item.get(name) for name in self._node.list_map_keys]
@@ -48,7 +48,7 @@ class MapList:
 
 
 class Correlation:
-    """A value, its old value, and their schema. It caches results, so it must be used for one validation only."""
+    """A value with its old value and their schema. Caches results, so it must be used for one validation only."""
 
     __slots__ = ("_children", "_old", "_old_items", "_structural", "_unchanged", "_value")
 

@@ -28,7 +28,8 @@ Errors = Iterator[FieldError]
 # Limits for one expression and for all of a schema, in units of cost (about 50 ns), multiplied by the `budget` of the options.
 MAX_EXPRESSION = 10_000_000
 MAX_TOTAL = 100_000_000
-# If the sum is too high, at most so many of the most expensive expressions are named, if they use a hundredth of the limit.
+# If the sum is too high, the errors name at most so many of the most expensive expressions, each of a hundredth of the limit or
+# more.
 _MOST_NAMED = 4
 
 _MAX_UINT64 = 2**64 - 1
@@ -39,7 +40,7 @@ def violations(
 ) -> list[FieldError]:
     """The errors of the rules of a structural schema, in the order of `constructs.violations`.
 
-    faulty: the paths of schemas that have other errors, in them or below: their rules are not checked.
+    faulty: the paths of schemas that have other errors, themselves or below; the rules of these are not checked.
     unchanged: the schema has been accepted before, so the limit of single expressions, which may be newer, does not apply.
     """
     with_rules: set[int] = set()
@@ -50,7 +51,7 @@ def violations(
 
 
 def _find_rules(schema: JSONMapping, found: set[int]) -> bool:
-    """Whether the schema has rules, in it or below. found: collects the ids of all schemas that do; most don't."""
+    """Whether the schema, or one below it, has rules. found: collects the ids of all schemas for which this is true."""
     has = bool(schema.get(VALIDATIONS))
     for _, _, child in _children(schema):
         has |= _find_rules(child, found)
@@ -60,7 +61,7 @@ def _find_rules(schema: JSONMapping, found: set[int]) -> bool:
 
 
 def _children(schema: JSONMapping) -> Iterator[tuple[str, str | None, JSONMapping]]:
-    """Member, name if it has one, and schema. Schemas in value validations are skipped, since they can't have rules."""
+    """(member, name of the property or None, schema) of each child. Value validations are left out: they can't have rules."""
     extra, items = schema.get("additionalProperties"), schema.get("items")
     if isinstance(extra, dict):
         yield "additionalProperties", None, extra
@@ -74,8 +75,8 @@ def _children(schema: JSONMapping) -> Iterator[tuple[str, str | None, JSONMappin
 class _Node:
     """A schema with its context.
 
-    name: that of the property; None for items and values of maps.
-    cardinality: how many values of it one object can have; None if that is unlimited.
+    name: the property's name; None for items and values of maps.
+    cardinality: how many values of the schema one object can have; None if that is unlimited.
     uncorrelatable: the outermost schema on the path whose items or values can't be correlated with old ones; None if none.
     """
 
@@ -117,7 +118,7 @@ class _Node:
 
     @cached_property
     def declared(self) -> DeclType | None:
-        """The type of `self` in its rules; None if it has none. It is part of the parent's type if that exists, to save time."""
+        """The CEL type of `self` in the node's rules; None if there is none. To save time, it is taken from the parent's type."""
         parent = self.parent
         if parent is not None and parent._has_type:
             above = parent.declared
@@ -155,7 +156,7 @@ class _Check:
             return
         count = node.cardinality
         if count is None:
-            # As many as fit into a request, each followed by a comma.
+            # As many values as fit into a request, each followed by a comma.
             count = MAX_REQUEST_SIZE // (declared.min_size + 1)
         for index, rule in enumerate(compile_rules(rules, declared)):
             yield from self._rule(rule, at.index(index), count, node.uncorrelatable)

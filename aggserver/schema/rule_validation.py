@@ -37,7 +37,7 @@ _LONGEST_MESSAGE = 5 * 1024
 
 # Units of cost counted for compiling a character of a rule, where `patience` limits the work.
 _COMPILING = 4
-# Bytes of JSON. Objects beyond it take time to correlate and to visit, even if their rules cost little.
+# Bytes of JSON of a large object. Larger ones take time to correlate and to visit, even if their rules cost little.
 _LARGE = 128 * 1024
 # Bytes of warnings that are collected: far more than fit into the headers of a response.
 _MAX_WARNINGS = 64 * 1024
@@ -104,7 +104,7 @@ _UNUSED, _REQUIRED, _OPTIONAL = range(3)
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """name: its name in errors. program: None if there is an error instead."""
+    """A compiled rule. name: its name in errors. program: None if there is an error instead."""
 
     program: Program | None
     message: Program | None
@@ -116,7 +116,7 @@ class _Rule:
 
 
 class _Node:
-    """A node with rules, in it or below."""
+    """A node that has rules, itself or below it."""
 
     __slots__ = ("_declared", "_rules", "has_rules", "has_type", "items", "properties", "structural", "values")
 
@@ -146,7 +146,7 @@ class _Node:
 
 
 def _tree(node: Structural, declared: DeclType | None, options: RuleOptions) -> _Node | None:
-    """The nodes with rules; None if there are none, or if the node has no type for them."""
+    """The tree of the nodes with rules; None if there are none, or if the node has no type for them."""
     if declared is None:
         return None
     made = _Node(node, declared)
@@ -190,7 +190,7 @@ def _prepare(compiled: CompiledRule) -> _Rule:
 
 # --- one object ---
 
-# The parent's place and how to get from there to the value; None for the root. Paths are made from it only for errors.
+# The place of a value: the parent's place, and the step from there; None for the root. Paths are made from it only for errors.
 _Place: TypeAlias = "tuple[_Place, Callable[[Path, Any], Path], str | int] | None"
 
 
@@ -199,7 +199,7 @@ class _StopError(Exception):
 
 
 class _Limit(int):
-    """A cost limit that counts as exceeded once nobody waits any more. Programs check it every few steps, in each loop."""
+    """A cost limit that also counts as exceeded once nobody waits for the result. Programs check it every few steps of a loop."""
 
     is_given_up: Callable[[], bool]
 
@@ -218,7 +218,7 @@ class _Limit(int):
 
 
 class _Walk:
-    """limit: the cost limit of one evaluation. left: the rest of the limit for all."""
+    """One pass over an object. limit: the cost limit of one evaluation. left: what is left of the limit for all evaluations."""
 
     def __init__(
         self,
@@ -237,7 +237,7 @@ class _Walk:
         self._pays_for_compiling = pays_for_compiling
 
     def visit(self, node: _Node, value: Any, old: Any, place: _Place) -> None:
-        """Evaluate the rules of a value and all in it. Null has none: it is up to the parent's rules. Raises _StopError."""
+        """Evaluate the rules of a value and of all values in it; null is skipped. Raises _StopError."""
         if value is None:
             return
         if node.has_rules:
@@ -338,7 +338,7 @@ class _Walk:
         return rule.name if rule.rule.get("message") else f"failed rule: {rule.name}"
 
     def _is_unchanged(self, place: _Place) -> bool:
-        """Whether the value is unchanged, or the closest value around it that can be correlated."""
+        """Whether the value, or else the closest value around it that can be correlated, is unchanged."""
         if self._correlation is None:
             return False
         current, around = self._correlation, None

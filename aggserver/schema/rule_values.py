@@ -69,7 +69,7 @@ def _convert(value: Any, node: Structural) -> Any:
 
 
 def _container(value: Any, node: Structural) -> Any:
-    """Keep a list, map or object as it is."""
+    """A list, map or object unchanged; any other value is converted."""
     return value if isinstance(value, _KINDS[node.type]) else _convert(value, node)
 
 
@@ -145,7 +145,7 @@ def _unexpected(wanted: str, value: Any) -> Invalid:
 
 
 class _Foreign(NamedTuple):
-    """An element added to a list that is not a JSON value, such as a time: upstream keeps Go's value, which fits no schema."""
+    """An element added to a list that is no JSON value, such as a time: upstream keeps Go's value, which fits no schema."""
 
     go_type: str
     value: Any
@@ -190,7 +190,7 @@ def _same(mine: Any, theirs: Any) -> bool:
 
 
 def unwrapped(value: Any) -> Any:
-    """A list, map or object without its schema: of JSON values, and of converted ones where an expression has added them.
+    """A list, map or object without its schema: its JSON values, and converted values where an expression has added them.
 
     Raises EvaluationError for a value that does not fit its schema.
     """
@@ -227,7 +227,7 @@ class _List(list[Any]):
         self.node = node
 
     def holds(self, item: object) -> bool:
-        """`in`: an Invalid item or element is an error, unless another element is equal."""
+        """The operator `in`: an Invalid item or element is an error, unless another element is equal."""
         if not isinstance(item, Invalid) and any(equal(each, item) for each in self if type(each) is not Invalid):
             return True
         for each in (item, *self):
@@ -236,7 +236,7 @@ class _List(list[Any]):
         return False
 
     def equals(self, other: object) -> bool:
-        """Elements that can't be compared are an error here; in cel-go's own lists they count as equal."""
+        """Whether the lists are equal. Elements that can't be compared are an error; in cel-go's lists they count as equal."""
         mine = _listed(other)
         return len(mine) == len(self) and all(map(_same, self, mine))
 
@@ -273,7 +273,7 @@ class _ListMap(_List):
         return all((key := self._key(each)) in by_key and _same(by_key[key], each) for each in theirs)
 
     def added(self, other: object) -> list[Any]:
-        """Concatenate; an added element replaces the one with the same keys, in its place."""
+        """Concatenate; an added element takes the place of an element with the same keys."""
         elements = list(self.json)
         places = {self._key(each): place for place, each in enumerate(elements)}
         for each in map(_json, _listed(other)):

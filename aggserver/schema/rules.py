@@ -31,7 +31,7 @@ OBJECT_LIMIT = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class RuleOptions:
-    """Options that go beyond upstream. sees_labels: rules can access labels and annotations in metadata.
+    """Options of rules that go beyond upstream. sees_labels: rules can access labels and annotations in metadata.
 
     budget: a factor for all cost limits.
     """
@@ -44,7 +44,7 @@ UPSTREAM = RuleOptions()
 
 
 class RuleFindings(NamedTuple):
-    """warnings: the texts of errors of values that an update left unchanged."""
+    """The result of evaluating rules. warnings: the texts of errors of values that an update left unchanged."""
 
     errors: list[FieldError]
     warnings: list[str]
@@ -83,7 +83,7 @@ class RuleValidator(Protocol):
 
 
 def rules_length(schema: Mapping[str, Any]) -> int:
-    """Characters in a node's expressions. Compiling takes about 10 us for each."""
+    """The number of characters in a node's expressions. Compiling takes about 10 us for each."""
     rules = schema.get(VALIDATIONS) or ()
     return sum(len(rule.get("rule") or "") + len(rule.get("messageExpression") or "") for rule in rules)
 

@@ -1,9 +1,9 @@
-"""Samples: objects of a schema, made for trying out what is done with objects of a definition.
+"""Samples: objects made from a schema, to try conversions and other operations on objects of a definition.
 
-The first has all fields that can be together in a valid object, the second only the required ones. In each of the others, one
-field has another value or is missing, so that whoever compares what becomes of them can name the field; or, since alternatives
-exclude each other, it is there beside the required ones alone. The same schema always gives the same samples. Values come from
-the schema's enums, defaults and examples, or else from short lists; of these, only those that the field's schema allows are used.
+The first has all fields that can be together in a valid object, the second only the required ones. Each of the others varies one
+field, so that a caller who compares results can name that field: it has another value or is missing or, since alternatives
+exclude each other, it is added to the required fields alone. The same schema always gives the same samples. Values come from the
+schema's enums, defaults and examples, or else from short lists, of which only values that the field's schema allows are used.
 Pure.
 """
 
@@ -20,15 +20,15 @@ from aggserver.schema.validation import validate
 
 __all__ = ["samples"]
 
-# Fields of one sample. Large schemas have thousands; a sample has those that come first, level by level.
+# The most fields of one sample. Large schemas have thousands; a sample has the first ones, level by level.
 _MAX_FIELDS = 500
-# Fields of all samples of one schema, which take a microsecond each to make, and several to validate.
+# The most fields of all samples of one schema together. Each takes a microsecond to make, and several to validate.
 _MAX_BUILT = 20_000
-# How often fields are taken out of the sample with all fields, to make it valid.
+# The most rounds in which fields are removed from the sample with all fields, to make it valid.
 _MAX_ROUNDS = 5
-# Values tried for one field.
+# The most values tried for one field.
 _MAX_VALUES = 4
-# Levels of objects and lists. Schemas are finite, but wide ones are not worth more.
+# The most levels of objects and lists in a sample. Deeper fields are not worth the time that a wide schema would take.
 _MAX_DEPTH = 12
 
 _STRINGS = ("text", "localhost:1234", "", "a/b=c,d", "2026-01-02T03:04:05Z", "1h30m0s", "10.0.0.1", "aGVsbG8=", "100m", "7")
@@ -37,13 +37,13 @@ _NUMBERS = (2.5, 3, 0, -1.5)
 _KEY = "key"
 
 
-# Names and, for the item of a list or value of a map, an index or key.
+# The path to a field: names and, for the item of a list or value of a map, an index or key.
 _Path: TypeAlias = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A place in a sample. values: what it may have."""
+    """A field of a sample. values: the values to try for it."""
 
     path: _Path
     values: Sequence[Any]
@@ -51,9 +51,9 @@ class _Field:
 
 
 def samples(node: Structural, most: int, first: Collection[tuple[str, ...]] = ()) -> Iterator[JSONObject]:
-    """At most `most` objects without kind, apiVersion and metadata, fewer if they are large. They may break rules of the schema.
+    """At most `most` objects without kind, apiVersion and metadata, fewer if they are large. They may violate CEL rules.
 
-    first: paths of the fields that are varied before all others, with what is below them.
+    first: paths of the fields that are varied before all others, together with the fields below them.
     """
     fields = _fields(node)
     together, apart = _parted(fields, node)
@@ -66,7 +66,9 @@ def samples(node: Structural, most: int, first: Collection[tuple[str, ...]] = ()
 
 
 def _samples(together: Sequence[_Field], apart: Sequence[_Field], first: Collection[tuple[str, ...]]) -> Iterator[list[_Field]]:
-    """together: fields that make a valid object. apart: those that don't fit with them, or not at all."""
+    """The fields of each sample. together: fields that make a valid object. apart: fields that are not valid together with those,
+    or not at all.
+    """
     required = _required([*together, *apart])
     yield list(together)
     yield [each for each in together if each.path in required]
@@ -85,12 +87,12 @@ def _is_below(each: _Field, paths: Collection[tuple[str, ...]]) -> bool:
 
 
 def _parted(fields: Sequence[_Field], node: Structural) -> tuple[list[_Field], list[_Field]]:
-    """Part the fields: without the second ones, all others together are valid, unless required ones are not."""
+    """Split the fields: an object of all the first ones is valid, unless required fields prevent it; the rest is second."""
     together, apart = list(fields), list[_Field]()
     for _ in range(_MAX_ROUNDS):
         at_fault = set()
         for error in validate(_built(together), node.schema):
-            # A missing field is the fault of the object above it.
+            # An error of a missing field is blamed on the object above it.
             blamed = [each for each in together if not each.required and _is_prefix(_text(each.path), error.path.text)]
             at_fault |= {max(blamed, key=lambda each: len(each.path)).path} if blamed else set()
         if not at_fault:
@@ -101,7 +103,7 @@ def _parted(fields: Sequence[_Field], node: Structural) -> tuple[list[_Field], l
 
 
 def _text(path: _Path) -> str:
-    """The path as errors have it."""
+    """The path as error texts have it."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
@@ -110,7 +112,7 @@ def _is_prefix(text: str, whole: str) -> bool:
 
 
 def _required(fields: Sequence[_Field]) -> set[_Path]:
-    """The fields that every object has: required in a parent that every object has."""
+    """The fields that every object has: those required in a parent that every object has."""
     found: set[_Path] = {()}
     for each in fields:
         if each.required and each.path[:-1] in found:
@@ -119,7 +121,7 @@ def _required(fields: Sequence[_Field]) -> set[_Path]:
 
 
 def _is_near(other: _Field, each: _Field) -> bool:
-    """Whether a field is above another one, that one itself, or required directly below."""
+    """Whether a field is `each` itself, above it, or required directly below it."""
     if len(other.path) <= len(each.path):
         return each.path[: len(other.path)] == other.path
     return other.required and other.path[:-1] == each.path
@@ -178,7 +180,7 @@ _TYPE_META = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def _values(node: Structural) -> Sequence[Any]:
-    """Values for a field; that of an object or list is empty, to be filled by its children."""
+    """Values for a field; an object or list is empty, to be filled with its children."""
     if node.type in ("object", "array"):
         return ({},) if node.type == "object" else ([],)
     schema = node.schema

@@ -31,8 +31,8 @@ __all__ = [
     "problems",
 ]
 
-# The depth of properties, items, additionalProperties and junctors. Compilers recurse, and so does the code they generate; the
-# deepest schema in use has a depth below twenty.
+# The most levels of properties, items, additionalProperties and junctors. Compilers recurse, and so does the code they generate;
+# the deepest schema in use has less than twenty.
 MAX_DEPTH = 100
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
@@ -142,14 +142,14 @@ _PLAIN: Mapping[str, frozenset[type]] = {
 
 
 def problems(schema: Any, path: Path) -> list[FieldError]:
-    """The errors that keep `schema`, which may be any JSON value, from being compiled. Null members count as missing."""
+    """The errors because of which `schema`, any JSON value, can't be compiled. Null members count as missing."""
     if schema is None:
         return [type_invalid(path, schema, "must be a schema (an object)")]
     return list(_too_deep(schema, path)) or list(form.problems(schema, SCHEMA, path))
 
 
 def _too_deep(schema: Any, path: Path) -> Iterator[FieldError]:
-    """Errors for the schemas and defaults in any JSON value that are nested too deeply; they are not visited any further."""
+    """Errors for the schemas and defaults in a JSON value that are nested too deeply; nothing below these is visited."""
     level = [(schema, path)]
     for depth in range(MAX_DEPTH + 2):
         inner: list[tuple[Any, Path]] = []
@@ -165,7 +165,7 @@ def _too_deep(schema: Any, path: Path) -> Iterator[FieldError]:
 
 
 def _subschemas(node: dict[str, Any], path: Path, *, is_last: bool) -> Iterator[tuple[Any, Path]]:
-    """The direct subschemas of a node with their paths, without malformed ones; plain ones only if `is_last`."""
+    """The direct subschemas of a node with their paths. Malformed ones are left out, and so are plain ones unless `is_last`."""
 
     def counts(each: Any) -> bool:
         return isinstance(each, dict) and (is_last or not is_plain(each))

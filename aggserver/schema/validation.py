@@ -55,17 +55,17 @@ def validate(
     correlation: Correlation | None = None,
     passes: Passes | None = None,
 ) -> list[FieldError]:
-    """All errors of `value`. prefix: its path, if it is not the whole object; the error texts don't contain it.
+    """All errors of `value`. prefix: the path of `value` if it is not the whole object; error texts don't contain it.
 
-    correlation: the old value; errors of unchanged values are dropped then. passes: a fast check that a value has no errors, used
-    for the parts of large values.
+    correlation: the old value; if given, errors of unchanged values are dropped. passes: a fast check that a value has no errors,
+    used for the parts of large values.
     """
     for enough in (_MAX_ERROR_BYTES, _NO_BOUND):
         walk = _Walk(prefix or Path(), passes, enough)
         result = walk.node(value, schema, _ROOT, correlation)
         if result.errors or not walk.is_cut_short:
             break
-        # If all collected errors are of unchanged values and so dropped, the rest of the value must still be validated.
+        # If all collected errors were dropped, being those of unchanged values, the rest of the value must still be validated.
     rest = [field.invalid(prefix or Path(), "", "further errors are omitted")] if result.errors and result.is_cut_short else []
     return [*result.errors.values(), *rest]
 
@@ -93,13 +93,13 @@ def mismatch(value: Any, types: tuple[str, ...], format_: str, *, nullable: bool
         if format_ and not fits and actual_format != format_:
             return format_, actual_format
     elif format_ and not {"number", "integer"} & set(types):
-        # With a format, strings pass here since the format is checked later; lists pass too, as upstream.
+        # With a format, strings pass here, since the format is checked later; lists pass too, as in upstream.
         return None
     return None if fits else (",".join(types), actual)
 
 
 def is_in(value: Any, enum: Sequence[Any]) -> bool:
-    """Whether the value equals one of the enum, after Go's conversion to that one's type. Null is in no enum."""
+    """Whether the value, converted to the type of an enum's member as by Go, equals that member. Null is in no enum."""
     return value is not None and any(_equals(value, each) for each in enum)
 
 
@@ -115,7 +115,7 @@ def _equals(value: Any, wanted: Any) -> bool:
 
 
 class _Result:
-    """matches: how many checks passed, by which upstream chooses the alternative whose errors it reports.
+    """The result of checks. matches: how many passed, by which upstream chooses the alternative whose errors it reports.
 
     errors: keyed by text, since each text is reported once. is_cut_short: there may be more errors.
     """
@@ -135,7 +135,7 @@ class _Result:
 
 
 class _Walk:
-    """enough: bytes of errors after which the walk stops."""
+    """A walk over a value and its schema. enough: bytes of errors after which it stops."""
 
     def __init__(self, prefix: Path, passes: Passes | None, enough: int) -> None:
         self._prefix = prefix
@@ -207,7 +207,7 @@ class _Walk:
         any_of, one_of, all_of = (schema.get(key) or () for key in ("anyOf", "oneOf", "allOf"))
 
         def judged(schemas: Sequence[Schema]) -> Iterator[_Result]:
-            # Each has its own limit. One that is cut short has an error, so it does not count as passed.
+            # Each alternative has its own limit. A walk that is cut short has an error, so the alternative has not passed.
             enough = max(min(self._left, _MAX_ERROR_BYTES), 0) // len(schemas)
             return (_Walk(self._prefix, None, enough).node(value, each, path, None) for each in schemas)
 
@@ -247,7 +247,7 @@ class _Walk:
             self._adopt(result, max(outcomes, key=_matches))
 
     def _string(self, result: _Result, value: str, schema: Schema, path: Path) -> None:
-        """Only the first error is reported."""
+        """Check a string. Only the first error is reported."""
         result.matches += 1
         longest, shortest, pattern = schema.get("maxLength"), schema.get("minLength"), schema.get("pattern")
         if longest is not None and len(value) > longest:
@@ -352,7 +352,7 @@ class _Walk:
 
 
 def _below(path: Path, name: str) -> Path:
-    """The path of a member, with a leading dot at the root too, unlike `Path.child`."""
+    """The path of a member, which begins with a dot even at the root, unlike `Path.child`."""
     return Path(f".{name}", path)
 
 

@@ -1,12 +1,12 @@
 """Validity: whether a value has no errors at all, checked by generated code, one function for each node of a schema.
 
-Nearly every value that is written is valid; only for the others `validation.py` then collects the errors. Tests check that the
-two agree. Beside the schema as written, it checks what the structural schema adds: lists of type set and map, and embedded
-resources. Rare cases (floats, enums of other values than strings, bounds with a fraction) are left to `validation.py`.
+Nearly every value that is written is valid; `validation.py` collects the errors of the others. Tests check that the two modules
+agree. In addition to the schema as written, this module checks what the structural schema adds: lists of type set and map, and
+embedded resources. Rare cases (floats, enums of other values than strings, bounds with a fraction) are left to `validation.py`.
 
 A node's function is generated when a value first gets there: the largest definitions have thousands of nodes, and objects use
-few. Only alternatives (`allOf` and the like) are all reached by one value. Compiling one takes 100 us, so those with only length
-limits are not compiled, and from the thousandth on `validation.py` checks them.
+few. But one value gets to all alternatives (`allOf` and the like). Compiling an alternative takes 100 us, so those with only
+length limits are not compiled, and those beyond the first thousand are left to `validation.py`.
 
 Pure. Source: that of `validation.py`; upstream has no such form.
 """
@@ -63,7 +63,7 @@ class Validity:
         self._compiler = _Compiler()
 
     def __call__(self, value: Any, schema: Schema) -> bool:
-        """schema: that of the value; it must never be changed."""
+        """Whether the value is valid. schema: the value's schema, which must never be changed."""
         known = self._checks.get(id(schema))
         if known is None:
             known = self._checks[id(schema)] = self._compiler.check(schema, inside=False), schema
@@ -71,7 +71,7 @@ class Validity:
 
 
 class _Children(dict[Any, _Check]):
-    """Checks by name, compiled from `schemas` on first use. inside: within a junctor. others: for any other name."""
+    """Checks by name, compiled from `schemas` on first use. others: the check for any other name. inside: within a junctor."""
 
     def __init__(self, compiler: _Compiler, schemas: Mapping[Any, Schema], others: _Check, *, inside: bool) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class _Children(dict[Any, _Check]):
     def __missing__(self, name: Any) -> _Check:
         schema = self._schemas.get(name)
         if schema is None:
-            # Not stored, since names that clients choose could fill the memory.
+            # Not stored in the dict, since the names that clients choose could fill the memory.
             return self._others
         check = self[name] = self._compiler.check(schema, inside=self._inside)
         return check

@@ -37,11 +37,11 @@ log = logging.getLogger(__name__)
 # Longer than the 90 s after which Go's client closes an idle connection. Otherwise a request could arrive while we close it.
 KEEP_ALIVE_SECONDS = 120
 
-# Once so many bytes are joined, they are written without waiting for the end of the turn: four full TLS records.
+# This many joined bytes are written without waiting for the end of the turn: four full TLS records.
 WRITE_NOW = 64 * 1024
 
-# Bytes that the socket has not taken yet, above which a writer waits. The event loops' own limit for TLS is 512 KiB: with a
-# hundred clients that read nothing these are 50 MB.
+# Unsent bytes of a connection above which a writer waits. The event loops' own limit for TLS is 512 KiB, which is 50 MB with a
+# hundred clients that read nothing.
 UNSENT = 32 * 1024
 
 READ_SIZE = 64 * 1024
@@ -49,8 +49,8 @@ READ_SIZE = 64 * 1024
 # How long a client has to read a GOAWAY, and everything before it, until its connection is closed: Go's goAwayTimeout.
 LINGER_SECONDS = 1.0
 
-# Unsent bytes above which no more HTTP/2 frames of this client are read: it may ask for answers (PING, SETTINGS) faster than it
-# reads them. More than the unsent responses of a busy connection.
+# Unsent bytes above which no more HTTP/2 frames of a client are read: it may request answers (PING, SETTINGS) faster than it
+# reads them. This is more than the unsent responses of a busy connection.
 MAX_UNREAD = 16 * WRITE_NOW
 
 
@@ -103,7 +103,7 @@ class Connection:
         self._http2: HTTP2 | None = None
 
     async def serve(self) -> None:
-        """Returns when either side has closed and the last request has ended. Raises nothing, however the client fails."""
+        """Serve the connection until either side has closed it and the last request has ended. Raises nothing."""
         try:
             async with self._requests:
                 ssl_object = self._writer.get_extra_info("ssl_object")
@@ -112,8 +112,8 @@ class Connection:
                 else:
                     await self._serve_http1(secure=ssl_object is not None)
         except OSError as error:
-            # The client is gone, and its requests know. The stream reader keeps the error: without its traceback, which refers to
-            # these frames, this connection's memory can be freed.
+            # The client is gone, and its requests have been notified. The stream reader keeps the error. Its traceback refers to
+            # these frames, so it is removed to let this connection's memory be freed.
             error.__traceback__ = None
         except Exception as error:
             self._failed(error)
@@ -150,12 +150,12 @@ class Connection:
         finally:
             http2.closed()
         if http2.failed:
-            await self._linger()  # reads nothing more: the client may be flooding us
+            await self._linger()  # nothing more is read: the client may be flooding us
             self._writer.transport.abort()
         await self._close()
 
     async def _linger(self) -> None:
-        """Gives the client time to read a GOAWAY. A close with unread bytes would reset the connection, and it would be lost."""
+        """Give the client time to read a GOAWAY. A close with unread bytes would reset the connection and lose the GOAWAY."""
         self._flush()
         with contextlib.suppress(OSError):  # TimeoutError is one
             async with asyncio.timeout(LINGER_SECONDS):
@@ -180,11 +180,11 @@ class Connection:
             while data := await self._reader.read(READ_SIZE):
                 await http1.handle(RawData(data))
         finally:
-            # Also after a reset. Otherwise the request would go on: a watch for its half hour, with all that it holds.
+            # Also after a reset. Otherwise the request would go on: a watch for half an hour, with all its memory.
             await http1.handle(Closed())
 
     def stop(self) -> None:
-        """Closes now if idle, else when the last request has ended. Tells HTTP/2 clients to open new streams elsewhere."""
+        """Close now if idle, otherwise after the last request. HTTP/2 clients get a GOAWAY, to open new streams elsewhere."""
         if self._idle_since is not None:
             self._requests.spawn(self._end)
         elif self._http2 is not None:
@@ -196,7 +196,7 @@ class Connection:
         self._requests.cancel()
 
     async def _send(self, event: Event) -> None:
-        """HTTP/1.1 calls this to write, to close, and to say whether a request is in progress."""
+        """Handle an event of the HTTP/1.1 protocol: bytes to write, a close, or whether a request is in progress."""
         if isinstance(event, RawData):
             self.write(event.data)
             await self.drain()
@@ -209,7 +209,7 @@ class Connection:
 
     def write(self, data: bytes) -> None:
         if len(data) >= WRITE_NOW:
-            self._flush()  # to join them would copy megabytes to save one small write
+            self._flush()  # joining them would copy megabytes to save one small write
             self._put(data)
         else:
             self._pending.append(data)
@@ -225,7 +225,7 @@ class Connection:
             try:
                 await self._writer.drain()
             except (OSError, RuntimeError) as error:
-                error.__traceback__ = None  # reading fails, too, and that tells the requests
+                error.__traceback__ = None  # reading fails too, which notifies the requests
 
     def idle(self, is_idle: bool) -> None:
         self._idle_since = self._loop.time() if is_idle else None
@@ -249,7 +249,7 @@ class Connection:
             self._writer.write(data)
 
     def _watch_idle(self) -> None:
-        """Closes after the idle time. Requests only note when they end; the timer looks how long ago that was."""
+        """Close after the idle time. Requests only record when they end; the timer checks how long ago that was."""
         since = self._idle_since
         due = (since if since is not None else self._loop.time()) + self._config.keep_alive_timeout
         if due <= self._loop.time():
@@ -262,7 +262,7 @@ class Connection:
         await self._end()
 
     async def _end(self) -> None:
-        """Closes from our side. Requests that are left, if any, are told that the client is gone."""
+        """Close from our side. Remaining requests are notified of a disconnect of their client."""
         if self._http1 is not None:
             await self._http1.handle(Closed())
         if self._http2 is not None:
@@ -270,7 +270,7 @@ class Connection:
         await self._close(wait_for_client=False)
 
     async def _close(self, *, wait_for_client: bool = True) -> None:
-        """wait_for_client: until it ends TLS, because our buffers may still hold data for it."""
+        """Close. wait_for_client: wait until the client ends TLS, because our buffers may still hold data for it."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         self._flush()
@@ -284,16 +284,16 @@ class Connection:
             error.__traceback__ = None  # closed by the client; the traceback as in `serve`
 
     def _stop_reading(self) -> None:
-        """Ends the client's side as well: many clients never look at an idle connection, and would not close it.
+        """End the client's side of the connection too: many clients never read from an idle connection, and would not close it.
 
-        TLS then ends at once, and the socket is closed when everything is written. asyncio only has `abort` for this, which drops
-        what is unsent. The descriptor is duplicated because uvloop's sockets can't be shut down.
+        TLS then ends at once, and the socket is closed when everything is written. asyncio has only `abort` for this, which drops
+        unsent bytes. The descriptor is duplicated because uvloop's sockets can't be shut down.
         """
         with socket.socket(fileno=os.dup(self._writer.get_extra_info("socket").fileno())) as same:
             same.shutdown(socket.SHUT_RD)
 
     def _failed(self, error: BaseException) -> None:
-        """Handles an unexpected error of a protocol: logs one line and closes this connection, and no other."""
+        """Handle an unexpected error of a protocol: log one line and close only this connection."""
         if not isinstance(error, OSError):
             log.error("connection closed: %s: %s", type(error).__name__, error)
         self._writer.transport.abort()

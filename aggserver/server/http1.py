@@ -6,7 +6,8 @@
   than 100-continue with 417. Methods in lower case are others. Unlike Go, we answer a client of HTTP/1.0
   with the server's own version, as RFC 9110 section 6.2 demands.
 - Websockets are handled by `websocket.py`. `Upgrade: h2c` is ignored: there is no HTTP/2 without TLS.
-- Others get their turn after some chunks of a body: 64 KB hold ten thousand chunks of one byte, a fifth of a second of work.
+- Other connections get their turn after some chunks of a body: 64 KB hold ten thousand chunks of one byte, which are a fifth of a
+  second of work.
 Source: net/http server.go (readRequest, serve), transfer.go (fixLength), go1.26; hypercorn 0.18 protocol/h11.py.
 """
 
@@ -49,7 +50,7 @@ _HOST = re.compile(rb"[0-9A-Za-z!$%&'()*+,\-.:;=\[\]_~]*")
 # h11 allows these in header values.
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
-# A length with its continuation lines, as received: h11 takes a list of one length several times for that length.
+# A Content-Length with its continuation lines, as received. h11 accepts a list that repeats one length as that length.
 _LENGTH = re.compile(rb"^content-length:(?:[^\n]|\n[ \t])*", re.IGNORECASE | re.MULTILINE)
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 
@@ -61,7 +62,7 @@ _FINISHED = (h11.MUST_CLOSE, h11.CLOSED, h11.ERROR)
 
 
 def reason_phrase(code: int) -> bytes:
-    """Go's http.StatusText, or what Go's server writes for a code without one."""
+    """The reason phrase of a code: Go's http.StatusText, or what Go's server writes for a code without one."""
     return _PHRASES.get(code) or b"status code %d" % code
 
 
@@ -69,7 +70,7 @@ class HTTP1(H11Protocol):
     """hypercorn's protocol with our own websockets, tasks and error responses."""
 
     async def handle(self, event: Event) -> None:
-        """Drops what follows the connection's last request: h11 would treat it as an error of the request in progress."""
+        """Drop bytes behind the connection's last request: h11 would treat them as an error of the request in progress."""
         if isinstance(event, RawData) and (self.connection.their_state in _FINISHED or self.connection.our_state in _FINISHED):
             return
         await super().handle(event)
@@ -85,7 +86,7 @@ class HTTP1(H11Protocol):
     async def _handle_events(self) -> None:
         chunks = 0
         while self.connection.their_state not in _FINISHED:
-            # What h11 has of a head until it is whole. The head itself is then gone.
+            # The bytes of a head that h11 has so far. Once the head is complete, h11 no longer has them.
             received = self.connection.trailing_data[0] if self.connection.their_state is h11.IDLE else b""
             if self.connection.they_are_waiting_for_100_continue:
                 await self.stream_send(Response(stream_id=STREAM_ID, headers=[], status_code=100))
@@ -99,7 +100,7 @@ class HTTP1(H11Protocol):
                 await self._begin(event, received)
             elif event is h11.PAUSED:
                 if self.connection.our_state in _FINISHED:
-                    return  # drops what follows the last request, as in `handle`
+                    return  # drops bytes behind the last request, as in `handle`
                 await self.can_read.clear()
                 await self.can_read.wait()
             elif event is h11.NEED_DATA or isinstance(event, h11.ConnectionClosed) or self.stream is None:
@@ -140,8 +141,8 @@ class HTTP1(H11Protocol):
             self.stream = cast(WSStream, WebSocket(self._start, self.stream_send, STREAM_ID, secure=self.ssl))
             self.connection = H11WSConnection(connection)
         else:
-            # An Upgrade to anything else is ignored, as RFC 9110 section 7.8 allows. h11 has no call for that. It would read
-            # nothing more until the end of the response, and so a watch would outlive its client.
+            # An Upgrade to anything else is ignored, as RFC 9110 section 7.8 allows. h11 has no method to ignore it, and would
+            # read nothing more until the end of the response, so that a watch would outlive its client.
             connection._cstate.pending_switch_proposals.clear()
             self.stream = HTTPStream(
                 self.app,
@@ -169,7 +170,7 @@ class HTTP1(H11Protocol):
         return await cast(Requests, self.task_group).spawn_app(self.app, self.config, scope, send)
 
     async def _refuse(self, code: int, detail: str = "", *, empty: bool = False) -> None:
-        """Closes the connection, with an error response where none has begun. empty: without a body."""
+        """Close the connection, with an error response if no response has begun. empty: the error response has no body."""
         if self.connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             text = f"{code} {reason_phrase(code).decode()}" + (f": {detail}" if detail else "")
             body = b"Unsupported transfer encoding" if code == 501 else text.encode()
@@ -188,18 +189,18 @@ class HTTP1(H11Protocol):
 
 
 def _detail(error: str) -> str:
-    """The text that Go's 400 has for an error of h11, if any."""
+    """The text in Go's 400 for an error of h11, '' if Go has none."""
     return "missing required Host header" if error.startswith("Missing mandatory Host") else ""
 
 
 def _has_list_of_lengths(received: bytes) -> bool:
-    """Whether a Content-Length of the head with which `received` begins has a comma."""
+    """Whether `received` begins with a head in which a Content-Length has a comma."""
     end = _END_OF_HEAD.search(received)
     return any(b"," in found[0] for found in _LENGTH.finditer(received, 0, end.start() if end else len(received)))
 
 
 def _expects_what_is_known(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether there is no expectation, or 100-continue among others. Of several headers only the first counts."""
+    """Whether there is no Expect header, or the first one contains 100-continue."""
     expected = next((value for name, value in headers if name == b"expect"), b"")
     return not expected or b"100-continue" in expected.lower().replace(b"\t", b" ").replace(b",", b" ").split(b" ")
 

@@ -1,4 +1,4 @@
-"""The requests of one connection: the tasks that run the application, and the `receive` that each of them gets.
+"""The requests of one connection: the tasks that run the application, and the ASGI `receive` of each.
 
 Shared by HTTP/1.1 (`http1.py`) and HTTP/2 (`http2/`).
 """
@@ -24,21 +24,21 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Any], Awaitable[None]]
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# Bytes of one request's body that may wait for the application. Upstream's number: 99 % of all requests fit into it, and so into
-# one frame.
+# The most bytes of one request's body that may wait for the application. Upstream's number: 99 % of all requests fit, and so come
+# in one frame.
 STREAM_WINDOW = 256 * 1024
 
-# Seconds after which we drop a client that takes nothing of what we have to send: as long as upstream gives a request
-# (--request-timeout). kube-apiserver itself sets no limit on writes and waits as long as TCP does.
+# Seconds after which we drop a client that does not read what we send: the same time that upstream allows for a request
+# (--request-timeout). kube-apiserver itself has no limit for writes and waits as long as TCP does.
 STALL_SECONDS = 60.0
 
 
 class Inbox:
     """The queue of one request's events to the application. Its `get` is ASGI's `receive`.
 
-    HTTP/1.1 waits while more than STREAM_WINDOW bytes are unread. consumed: is told how many bytes the application has read, for
-    HTTP/2's flow control. Once the application has returned, events are dropped; after a disconnect, each further `get` returns
-    it again.
+    HTTP/1.1 waits while more than STREAM_WINDOW bytes are unread. consumed: called with the number of bytes that the application
+    has read, for HTTP/2's flow control. Once the application has returned, events are dropped; after a disconnect, each further
+    `get` returns the disconnect again.
     """
 
     __slots__ = ("_consumed", "_disconnected", "_done", "_events", "_getter", "_room", "_unread")
@@ -83,7 +83,7 @@ class Inbox:
         return event
 
     def finish(self) -> None:
-        """The application has returned: drops what it did not read, so that the connection can be read on."""
+        """Call when the application has returned: drops unread events, so that reading from the connection can go on."""
         self._done = True
         self._events.clear()
         self._report(self._unread)
@@ -98,7 +98,7 @@ class Inbox:
 class Requests:
     """The tasks of one connection. hypercorn's HTTP/1.1 uses it as its TaskGroup, but a failed task cancels no other.
 
-    on_failure: is called with the error of a failed task.
+    on_failure: called with the error of a failed task.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_failure: Callable[[BaseException], None]) -> None:
@@ -112,7 +112,7 @@ class Requests:
         return inbox
 
     def call(self, app: ASGIApp, scope: Scope, inbox: Inbox, send: Send) -> None:
-        """Runs the application on one request. Afterwards calls `send` with None, whatever has happened."""
+        """Run the application for one request. Afterwards, `send` is called with None, even if it failed."""
         self._start(_call(app, scope, inbox, send))
 
     def spawn(self, func: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
@@ -129,7 +129,7 @@ class Requests:
             self._on_failure(error)
 
     def release(self) -> None:
-        """Stops reporting failures, so that the receiver of reports can be freed."""
+        """Stop reporting failures, so that the object of `on_failure` can be freed."""
         self._on_failure = _ignore
 
     def cancel(self) -> None:
@@ -145,11 +145,11 @@ class Requests:
 
 
 async def _call(app: ASGIApp, scope: Scope, inbox: Inbox, send: Send) -> None:
-    """Runs the application, then ends the stream, whatever has happened."""
+    """Run the application, then end the stream, even if it failed."""
     try:
         await app(scope, inbox.get, send)
     except Exception:
-        # A bug of ours: the filters answer every other error. Therefore the traceback.
+        # A bug, since the filters answer every other error; so it is logged with its traceback.
         log.exception("the application failed on %s %s", scope.get("method", "websocket"), scope["path"])
     finally:
         inbox.finish()

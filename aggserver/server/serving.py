@@ -1,7 +1,7 @@
 """Server: binds, accepts connections, and stops without losing a request.
 
 `connection.py` handles each connection, `cli.py` turns SIGTERM and SIGINT into `request_stop`. hypercorn's own accept loop is not
-used: it hides the client certificate from the application, does not tell when a shutdown begins, and on Python 3.12.1 and newer
+used: it hides the client certificate from the application, does not report when a shutdown begins, and on Python 3.12.1 and newer
 waits for ever for open watches (`asyncio.Server.wait_closed`, which is never called here).
 
 A stop has kube-apiserver's order (pkg/server/genericapiserver.go, v0.36.3): readiness fails at once; for `shutdown_delay` seconds
@@ -32,19 +32,19 @@ HANDSHAKE_SECONDS = 32.0
 # Seconds that a close waits for the client's close_notify; many clients never send one.
 TLS_CLOSE_SECONDS = 2.0
 
-# Seconds until TCP probes an idle peer, to find those that are gone (a closed laptop, a dropped NAT entry). With TCP's default
-# of two hours, their watches would stay that long.
+# Seconds until TCP probes an idle peer, to find peers that are gone (a closed laptop, a dropped NAT entry). With TCP's default of
+# two hours, their watches would remain open for so long.
 TCP_KEEPALIVE_SECONDS = 180
 
-# Linux closes a connection if for so many milliseconds the peer has acknowledged nothing, or had no room, although we had
-# something to send. Other systems have only TCP's own timeouts.
+# Linux closes a connection if we have had something to send for so many milliseconds, and the peer has acknowledged nothing or
+# had no room. Other systems have only TCP's own timeouts.
 TCP_STALL_MILLISECONDS = int(STALL_SECONDS * 1000)
 
 BACKLOG = 1024
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The `loop_factory` of an `asyncio.Runner`: uvloop's if it is installed, else None for asyncio's own."""
+    """The `loop_factory` for an `asyncio.Runner`: uvloop's if it is installed, otherwise None, for asyncio's own."""
     try:
         import uvloop
     except ImportError:
@@ -74,8 +74,8 @@ def bind(host: str, port: int) -> socket.socket:
 class Server:
     """An ASGI application on listening sockets.
 
-    app: gets http and websocket scopes; `scope["state"]["peer_certificate"]` is the connection's PeerCertificate or None, and
-    "knew_all_cas" whether the handshake asked for one of any CA that is trusted.
+    app: gets http and websocket scopes. `scope["state"]["peer_certificate"]` is the connection's PeerCertificate or None;
+    `scope["state"]["knew_all_cas"]` is whether all trusted client CAs were known at the handshake.
     sockets: from `bind`; the server closes them. tls: None serves plain HTTP/1.1.
     on_stopping: called once, when the stop begins; it makes readiness fail. on_shutdown: called once, when no more connections
     are accepted; it ends the watches, and must not raise. shutdown_delay, grace: seconds, see above.
@@ -115,13 +115,13 @@ class Server:
         return port
 
     def request_stop(self) -> None:
-        """Begins to stop, and returns at once. The second call ends all waiting and drops what is open."""
+        """Begin to stop, and return at once. A second call ends all waiting and drops open connections."""
         if self._stop.is_set():
             self._hurry.set()
         self._stop.set()
 
     async def start(self) -> None:
-        """Accepts connections from now on. `run` does it, too; a second call does nothing."""
+        """Begin to accept connections. `run` calls it too; a second call does nothing."""
         if self.listening.is_set():
             return
         options: dict[str, Any] = {}
@@ -166,7 +166,7 @@ class Server:
             await asyncio.wait([task for task, _ in left], timeout=TLS_CLOSE_SECONDS)
 
     async def _unless_hurried(self, seconds: float, *until: asyncio.Future[Any]) -> None:
-        """Waits for so many seconds, for one of the futures, or for a second `request_stop`, whichever comes first."""
+        """Wait for so many seconds, for one of the futures, or for a second `request_stop`, whichever comes first."""
         hurry = asyncio.ensure_future(self._hurry.wait())
         await asyncio.wait((hurry, *until), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()

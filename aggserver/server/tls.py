@@ -1,14 +1,13 @@
 """TLS: the SSLContext that a server listens with, whose certificates can be replaced while it listens.
 
 `serving.py` takes one `context` from a `TLSConfig` at start. At any time `update` gives it a new serving certificate or new
-client CAs: from files (`FileWatcher`), from the authentication ConfigMap, or from the keeper of the server's own certificates.
-New connections use them at once, and open ones go on.
+client CAs: from files (`FileWatcher`), from the authentication ConfigMap, or, if the server makes its own certificates, from
+`certificates/keeper.py`. New connections use them at once; open ones are not affected.
 
 TLS 1.2 or newer; ALPN h2, then http/1.1. A client certificate is requested if there is a CA to check it with, but never required;
-the CAs that are sent as a hint are the union of all. Python can't request a certificate without verifying it, nor choose the
-purpose to verify it for: the handshake fails for a certificate that no CA of the union signed, where kube-apiserver answers
-401, and for one whose only extended key usage is "any", which kube-apiserver accepts. Both are logged, because the client
-learns little.
+the union of all CAs is sent as a hint. Python can't request a certificate without verifying it, nor choose the purpose for which
+it is verified. So the handshake fails for a certificate that no CA of the union signed, where kube-apiserver answers 401, and for
+one whose only extended key usage is "any", which kube-apiserver accepts. Both are logged, because the client learns little.
 Source: k8s.io/apiserver pkg/server/secure_serving.go and pkg/server/dynamiccertificates, v0.36.3.
 """
 
@@ -32,7 +31,7 @@ __all__ = ["FILE_POLL_SECONDS", "FileWatcher", "TLSConfig", "TLSError", "check_p
 
 log = logging.getLogger(__name__)
 
-# Seconds between polls. Upstream has inotify, and polls every minute besides. A stat of five files takes microseconds, so polling
+# Seconds between polls. Upstream uses inotify, and also polls every minute. A stat of five files takes microseconds, so polling
 # suffices; it also works where inotify does not (network file systems, bind mounts of single files).
 FILE_POLL_SECONDS = 2.0
 
@@ -60,7 +59,7 @@ INVALID_PURPOSE = 26
 
 
 class TLSError(AggserverError):
-    """Certificates or settings with which TLS can't be served. The text is one line for the operator."""
+    """TLS can't be served with these certificates or settings. The text is one line for the operator."""
 
 
 class _Refusals:
@@ -84,7 +83,7 @@ class _VerifyingContext(ssl.SSLContext):
 
 
 class _VerifyingObject(ssl.SSLObject):
-    """One connection's TLS. asyncio and uvloop do not say why a handshake failed; this does.
+    """One connection's TLS. It logs why a handshake failed, which asyncio and uvloop do not report.
 
     knew_all: whether all client CAs were known when the handshake began.
     """
@@ -124,7 +123,7 @@ class TLSConfig:
 
     min_version: "VersionTLS12" or "VersionTLS13". cipher_suites: IANA names for TLS 1.2; empty for all with ECDHE and AEAD.
     alpn: protocols in the server's order of preference. clock: monotonic seconds. Raises TLSError for an unknown setting.
-    knows_all: whether all client CAs are known now, see `knew_all`.
+    knows_all: returns whether all client CAs are known now, see `knew_all`.
     """
 
     def __init__(
@@ -154,11 +153,11 @@ class TLSConfig:
         return self._context
 
     def update(self, *, cert_pem: bytes | None = None, key_pem: bytes | None = None, client_ca_pem: bytes | None = None) -> bool:
-        """Replaces what is given, and keeps the rest. Returns whether anything changed.
+        """Replace the parts that are given, and keep the others. Returns whether anything changed.
 
-        client_ca_pem: if empty, no certificate is requested.
-        Replaces all or nothing. If TLS can't be served with the new ones, that is logged in one line and the old ones stay; if
-        there are no old ones, at start, TLSError is raised.
+        client_ca_pem: if empty, no client certificate is requested.
+        It replaces all of them or nothing. If TLS can't be served with the new parts, that is logged in one line and the old ones
+        are kept; if there are no old ones, at start, TLSError is raised.
         """
         old = self._inputs or (b"", b"", b"")
         new = tuple(was if given is None else given for was, given in zip(old, (cert_pem, key_pem, client_ca_pem), strict=True))
@@ -209,13 +208,13 @@ def peer_certificate(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> PeerCe
 
 
 def knew_all(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> bool:
-    """Whether all client CAs were known at the handshake. If not, a client may have a certificate that it was not asked for."""
+    """Whether all client CAs were known at the handshake. If not, a client may have a certificate that was not requested."""
     return getattr(ssl_object, "knew_all", True)
 
 
 def _sent_after_leaf(ssl_object: ssl.SSLObject | ssl.SSLSocket) -> tuple[bytes, ...]:
-    # The intermediate certificates, without which our own verification refuses clients that have some. The method is public since
-    # 3.13; 3.11 and 3.12 have it on the private object underneath.
+    # Returns the intermediate certificates, without which our own verification refuses clients that have some. The method is
+    # public since Python 3.13; 3.11 and 3.12 have it on the private object underneath.
     public = getattr(ssl_object, "get_unverified_chain", None)
     if public is not None:
         return tuple(public()[1:])
@@ -237,14 +236,14 @@ def _openssl_ciphers(names: Sequence[str]) -> str:
 
 
 def check_pair(cert_pem: bytes, key_pem: bytes) -> None:
-    """Raises TLSError if TLS can't be served with this certificate and key."""
+    """Check that TLS can be served with this certificate and key. Raises TLSError."""
     _load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), cert_pem, key_pem)
 
 
 def _load_pair(context: ssl.SSLContext, cert_pem: bytes, key_pem: bytes) -> None:
     if not cert_pem.strip() or not key_pem.strip():
         raise TLSError("the serving certificate or its key is empty")
-    # For both of these OpenSSL only says "PEM lib".
+    # In both cases OpenSSL's error would only be "PEM lib".
     if b"-----BEGIN CERTIFICATE-----" not in cert_pem:
         raise TLSError("serving certificate: there is no certificate in PEM")
     if b"PRIVATE KEY-----" not in key_pem:
@@ -284,12 +283,12 @@ def _as_file(content: bytes) -> Iterator[str]:
 
 
 class FileWatcher:
-    """Certificate files: read once at start, and all of them again whenever one has changed.
+    """Reads certificate files: once at start, and all of them again whenever one has changed.
 
     A mounted Secret changes when a symbolic link above the files is swapped, so the files behind the paths are compared. All
     are read together, because a certificate and its key change together.
 
-    files: path by name, which is the caller's choice. on_change: gets the contents by the same names.
+    files: paths by names that the caller chooses. on_change: called with the contents by the same names.
     """
 
     def __init__(self, files: Mapping[str, Path], on_change: Callable[[dict[str, bytes]], None]) -> None:
@@ -298,7 +297,7 @@ class FileWatcher:
         self._seen: dict[str, disk.Signature | None] = {}
 
     def read(self) -> dict[str, bytes]:
-        """The contents by name. `poll` reports later changes. Raises TLSError that names a file that can't be read."""
+        """The contents by name. `poll` reports later changes. Raises TLSError, which names the file that can't be read."""
         self._seen = self._signatures()
         contents = {}
         for name, path in self._files.items():
@@ -309,7 +308,7 @@ class FileWatcher:
         return contents
 
     def poll(self) -> None:
-        """Calls `on_change` if a file has changed. If one can't be read, logs that once for each change."""
+        """Call `on_change` if a file has changed. If a file can't be read, log that once for each change."""
         if self._signatures() == self._seen:
             return
         try:

@@ -1,8 +1,8 @@
 """WebSocket: from the bytes of an upgraded HTTP/1.1 connection to the application's messages and back. Used for watches.
 
-`http1.py` makes one for each request that asks for the upgrade, instead of hypercorn's, which serves all uses of the web. Here
-only the server sends messages. What the client sends is read and dropped; pings are answered; a close or an error of the client
-ends the websocket. There is no compression, because a client could make the server unpack a kilobyte into a megabyte, and
+`http1.py` makes a `WebSocket` for each request that asks for the upgrade, instead of hypercorn's, which is made for all uses.
+Here only the server sends messages. Messages from the client are read and dropped; pings are answered; a close or an error of the
+client ends the websocket. There is no compression, because a client could make the server unpack a kilobyte into a megabyte, and
 upstream has none. The application checks the handshake's headers, because it answers requests other than watches without
 looking at them.
 Sources: RFC 6455; golang.org/x/net/websocket, which kube-apiserver uses.
@@ -32,7 +32,8 @@ Spawn = Callable[[dict[str, Any], AppSend], Awaitable[Callable[[Message], Awaita
 _UPGRADE = [(b"upgrade", b"websocket"), (b"connection", b"Upgrade")]
 _CLOSE = (b"connection", b"close")
 
-# Frames of a client that are handled before others on the event loop get their turn: some milliseconds. 64 KB hold ten thousand.
+# Frames of a client that are handled before others on the event loop get their turn: some milliseconds. 64 KB may hold ten
+# thousand frames.
 _EVENTS_IN_TURN = 64
 
 
@@ -61,7 +62,7 @@ class WebSocket:
             self._put = await self._spawn(self._scope(event), self.app_send)
             await self._put({"type": "websocket.connect"})
         elif isinstance(event, Body | Data):
-            # Reads nothing more from the connection until the handshake is answered, so that TCP holds back an early client.
+            # Nothing more is read from the connection until the handshake is answered, so that TCP holds back an early client.
             await self._answered.wait()
             if self._frames is not None and not self._over:
                 self._frames.receive_data(event.data)

@@ -1,8 +1,8 @@
 """The watch cache: all objects under a prefix in memory, their recent changes, and the watches on them.
 
-`registry/store.py` holds one cacher per resource, and decides how objects are decoded; here they are opaque. Decides which reads
-can be answered from memory, and which events each watch gets. With a backend in this process, the event of a write arrives here
-before the writer gets its answer, so that reads after a write see it.
+`registry/store.py` holds one cacher per resource, and decides how objects are decoded; here they are opaque. This module decides
+which reads can be answered from memory, and which events each watch gets. With a backend in this process, the event of a write
+arrives here before the writer gets its answer, so that reads after a write see it.
 Source: k8s.io/apiserver pkg/storage/cacher (cacher.go, watch_cache.go), v0.36.3; KEP-2340 for consistent reads.
 """
 
@@ -45,7 +45,7 @@ __all__ = ["CacheWatcher", "Cached", "Cacher", "ListPage", "WatchEvent"]
 WAIT = 3.0  # seconds that a request waits for a revision that the cache hasn't reached, as upstream
 CHUNK = 500  # objects decoded before other requests run: a few milliseconds
 PAGE = 10_000  # objects read from the store at once while loading, as upstream; this many are in memory twice for a moment
-RETRY = Backoff(initial=0.1, longest=5.0)  # between attempts to watch the store again after the watch was lost
+RETRY = Backoff(initial=0.1, longest=5.0)  # between attempts to watch the store again after the subscription was lost
 
 
 logger = logging.getLogger(__name__)
@@ -72,12 +72,13 @@ class ListPage(Generic[T]):
 class Cacher(Generic[T]):
     """The cache of one prefix of a store. `revision` is the store's revision up to which it is complete. Not thread-safe.
 
-    `make` decodes stored bytes, or raises Corrupt; `at` returns an object with another revision, for DELETED events. Objects that
-    can't be decoded are in `corrupt`, by key, which several cachers may share: a read that includes one fails, a watch that
-    should get an event for one ends, and everything else works. `prepare` is awaited before the first read. `clock` is monotonic,
-    in seconds; `sleep` waits between attempts to watch the store again. `turns` are those of all cachers of a server.
+    `make` decodes stored bytes, or raises Corrupt; `at` returns an object with another revision, for DELETED events. `corrupt`
+    has the objects that can't be decoded, by key, and may be shared by several cachers: a read that includes such an object
+    fails, a watch that should get an event for it ends, and everything else works. `prepare` is awaited before the first read.
+    `clock` is monotonic, in seconds; `sleep` waits between attempts to watch the store again. `turns` are shared by all cachers
+    of a server.
 
-    behind: why a cache does not follow the store now, by prefix, for readiness. Several cachers may share it, too.
+    behind: for readiness, why a cache does not follow the store at present, by prefix. Several cachers may share it too.
 
     epoch: counts the calls of `break_off`.
     """
@@ -121,13 +122,13 @@ class Cacher(Generic[T]):
         self._lost: StorageError | None = None
         self._rewatching: asyncio.Task[None] | None = None
         self._pauses = RETRY.pauses()
-        self._followed_since = 0.0  # when the store was watched again last
+        self._followed_since = 0.0  # the time by `clock` when the store was last watched again
         self._closed = False
 
     # Loading and watching the store
 
     async def ready(self) -> None:
-        """Load the cache at first use. Concurrent callers share one load. Raises StorageError; the next call tries again."""
+        """Load the cache at first use. Concurrent callers share one load. Raises StorageError; then the next call tries again."""
         while not self._loaded:
             self._check_open()
             if self._loading is None:
@@ -168,8 +169,8 @@ class Cacher(Generic[T]):
         page = await self._storage.list(self._prefix, limit=PAGE)
         await self._make_all(page.items, into, corrupt)
         while page.more:
-            # Otherwise the garbage collector scans all that is loaded again and again: 0.2 s each time for 500,000 objects. What
-            # is frozen is never collected, so the garbage of this moment goes before: it is among the young objects.
+            # Frozen objects are not scanned by the garbage collector; otherwise it would scan all that is loaded again and again,
+            # 0.2 s each time for 500,000 objects. Frozen garbage is never collected, so the young objects are collected before.
             gc.collect(1)
             gc.freeze()
             start, revision = page.items[-1].key + "\0", page.revision
@@ -208,7 +209,7 @@ class Cacher(Generic[T]):
         self._advance(revision)
 
     def _sweep(self) -> None:
-        """Close watches whose pending events are older than the window: only they keep those objects in memory."""
+        """Close watches whose pending events are older than the window: nothing else keeps the events' objects in memory."""
         self._swept, floor = self._window.dropped, self._window.floor
         for watcher in [watcher for watcher in self._all_watchers() if watcher.lags(floor)]:
             watcher.close()
@@ -269,7 +270,7 @@ class Cacher(Generic[T]):
     # Objects that can't be read
 
     def spoil(self, error: Corrupt) -> Corrupt:
-        """Record that an object can't be read, which may show only when it is decoded further. Returns the error, to be raised.
+        """Record that an object can't be read, which a caller may find only when it decodes more of it. Returns the error.
 
         Ignored if the object was replaced meanwhile.
         """
@@ -318,9 +319,9 @@ class Cacher(Generic[T]):
             self._rewatching.add_done_callback(_retrieve)
 
     async def _watch_again(self) -> None:
-        """Until the store is followed again. Whatever fails is tried again: a cache that gave up would be old for ever."""
+        """Retry until the store is followed again, after errors of any kind: a cache that gave up would be stale for ever."""
         if self._clock() - self._followed_since > RETRY.longest:
-            self._pauses = RETRY.pauses()  # what is lost again and again at once is a failure, too
+            self._pauses = RETRY.pauses()  # not after a short success: a subscription that is lost at once is a failure too
         attempts = 0
         while (error := self._lost) is not None:
             self._lost = None
@@ -351,7 +352,7 @@ class Cacher(Generic[T]):
             self._subscription = await self._storage.watch(self._prefix, self.revision, self)
 
     def _tell_behind(self, error: StorageError) -> None:
-        """Let readiness and the log know: the log once for each reason, with a traceback if it is none that a store may have."""
+        """Report to readiness and the log why the store is not followed. Each reason is logged once, a Defect with traceback."""
         why = str(error)
         if self._behind_store.get(self._prefix) != why:
             self._behind_store[self._prefix] = why
@@ -451,7 +452,7 @@ class Cacher(Generic[T]):
 
     @property
     def loaded(self) -> bool:
-        """Whether it has all objects, so that `get` finds them without `ready`."""
+        """Whether the cache has all objects, so that `get` needs no `ready` before."""
         return self._loaded and not self._closed
 
     def has(self, key: str) -> bool:
@@ -475,7 +476,7 @@ class Cacher(Generic[T]):
     ) -> ListPage[T]:
         """As `list`, of the objects that match, all at the revision of the call.
 
-        user: whose turns it takes, since it looks at many objects for few that match.
+        user: the user for whose scans `turns` are taken, since few of the many objects looked at may match.
         """
         if matches is None:
             return self.list(prefix, start=start, limit=limit)
@@ -487,9 +488,9 @@ class Cacher(Generic[T]):
     async def _scan(
         self, items: Iterator[tuple[str, T]], revision: int, limit: int, matches: Matches[T] | None, user: str, total: int = 0
     ) -> ListPage[T]:
-        """The first `limit` of `items` that match. The next page begins after the last item examined, as upstream.
+        """A page of the first `limit` of `items` that match. The next page begins after the last item examined, as upstream.
 
-        Other requests run between slices of it, so `items` must not depend on what they change.
+        Other requests run between slices of the scan, so `items` must not depend on what they change.
         """
         taken: builtins.list[T] = []
         last = ""
@@ -544,7 +545,7 @@ class Cacher(Generic[T]):
     async def _list_stored(
         self, revision: int, prefix: str, start: str, limit: int, matches: Matches[T] | None, user: str
     ) -> ListPage[T]:
-        """From the store, page by page until `limit` objects match."""
+        """As `list_at`, read from the store page by page until `limit` objects match."""
         found: builtins.list[T] = []
         # If few objects match, small pages would mean many requests to the store.
         size = limit if matches is None else max(limit, CHUNK)
@@ -586,7 +587,7 @@ class Cacher(Generic[T]):
         initial: start with the present objects, once the cache has reached `after`.
         initial_end: send a bookmark after the present objects.
         readable_only: skip present objects that can't be read.
-        user: whose turns the past takes, if it has a selector.
+        user: the user for whom the past takes turns, if it has a selector.
 
         Raises FutureRevision, Compacted, Corrupt, CorruptList, Unavailable.
         """
@@ -603,7 +604,7 @@ class Cacher(Generic[T]):
         watcher = CacheWatcher(prefix, matches, self, past)
         self._behind[watcher] = None
         if begin < self._window.floor:
-            # Read the first part now, so that Compacted is raised here and not after the watch was answered.
+            # Read the first part now, so that Compacted is raised here and not after the response to the watch has begun.
             try:
                 await watcher.look_ahead()
             except BaseException:
@@ -625,7 +626,7 @@ class Cacher(Generic[T]):
         )
 
     def join(self, watcher: CacheWatcher[T]) -> None:
-        """As the feed of its watches: deliver live events to `watcher`, which has got all past ones."""
+        """As `WatchHub`: deliver live events to `watcher`, which has got all past ones."""
         self._behind.pop(watcher, None)
         self._watchers.setdefault(watcher.prefix, {})[watcher] = None
 
@@ -638,7 +639,7 @@ class Cacher(Generic[T]):
 
 
 def _before_corrupt(page: ListPage[T], corrupt: Sequence[Corrupt], limit: int) -> ListPage[T]:
-    """The page, if objects that can't be read come only after it. `corrupt`: those after its start. Raises CorruptList."""
+    """The page, if all objects that can't be read come after it, else raises CorruptList. `corrupt`: those after its start."""
     found = [error for error in corrupt if not page.next_start or error.key < page.next_start]
     if not found:
         return page

@@ -1,7 +1,7 @@
 """Changes of objects, the watch events they become, and the window of recent changes. Pure.
 
-Decides which event a watch with a selector gets (an object that begins to match is ADDED; one that no longer matches is DELETED,
-with the old content at the new revision), and how much history is kept in memory.
+This module decides which event a watch with a selector gets (an object that begins to match is ADDED; one that no longer matches
+is DELETED, with the old content at the new revision), and how much history is kept in memory.
 Source: k8s.io/apiserver pkg/storage/cacher/cache_watcher.go (convertToWatchEvent), watch_cache.go, v0.36.3.
 """
 
@@ -42,13 +42,14 @@ C = TypeVar("C", bound=Cached)
 
 
 class WatchEvent(Generic[T]):
-    """An event of a watch. Shared by all watches that get the same one, so it is never changed, except for what is cached
-    with it: each thing is made once for all watches.
+    """An event of a watch. All watches that get it share it, so it is never changed, except for `frames` and `views`, which cache
+    what is made once for all of them.
 
     `object` is None in a bookmark. `size` is approximately the object's bytes in memory.
-    frames: the event as it is sent, in its parts, by format; the sender of events fills it. views: the event with its object in
-    another form, by that form; None if there are none, since few resources are read in several versions.
-    before: the object that the change has replaced, for watches without a selector here, whose reader selects.
+    frames: the encoded event in its parts, by format; the sender of events fills it. views: the event with its object in another
+    form, by that form; None if there are none, since few resources are read in several versions.
+    before: the object that the change has replaced, for readers that apply a selector themselves; set only for watches without a
+    selector.
     """
 
     __slots__ = ("__weakref__", "before", "frames", "initial_events_end", "object", "revision", "size", "type", "views")
@@ -68,7 +69,7 @@ class WatchEvent(Generic[T]):
 
 
 class Change(NamedTuple, Generic[C]):
-    """One write of one object: `old` is None for a creation, `new` for a deletion. `time` is the clock's when it was received.
+    """One write of one object: `old` is None for a creation, `new` for a deletion. `time` is when it was received, by the clock.
 
     `corrupt`: why the new or the replaced value can't be read. Then `new` or `old` is None too, and no watch can get an event for
     the change. `from_corrupt`: the replaced value is the unreadable one.
@@ -131,7 +132,7 @@ class ChangeEvents(Generic[C]):
 
 
 class Window(Generic[C]):
-    """The recent changes, in order, complete after the revision `floor`. Its memory is that of the replaced objects."""
+    """The recent changes, in order, complete after the revision `floor`. They keep the replaced objects in memory."""
 
     __slots__ = ("_bytes", "_changes", "_first", "_stale", "dropped", "floor")
 

@@ -2,7 +2,7 @@
 
 There are three, so that every reader can check what it reads without reading more:
 `value_sum`  of one value and its revision, which also detects the value of another revision in its place.
-`head_sum`   of the row that the list of objects has for a key.
+`head_sum`   of a key's row in the list of objects.
 the state    of a revision: the sum of the `head_sum`s of all keys that exist at it. Every event carries the state after it. That
              state can be computed from the previous one and the event, so a chain of events verifies itself; and the newest state
              verifies the whole list of objects, because a row that is lost, altered or added changes the sum.
@@ -20,8 +20,8 @@ __all__ = ["STATE_MASK", "head_sum", "next_state", "put_right", "value_sum"]
 STATE_MASK = 0xFFFFFFFF
 # CRC-32's polynomial, bits reversed, as zlib has it.
 _POLYNOMIAL = 0xEDB88320
-# Of what is put right: the search takes a step for each bit, 80 ms for this many bytes. Of values of this size that are damaged
-# in more bits, one in 8,000 looks as if it were one bit; what is made of it is then no JSON.
+# The largest value that is put right: the search takes a step for each bit, 80 ms for this many bytes. If several bits of a value
+# of this size are wrong, then in one of 8,000 cases it looks as if one bit were; the value made by that is no JSON.
 _MOST_BYTES = 1 << 16
 
 
@@ -31,17 +31,17 @@ def value_sum(value: bytes | None, revision: int) -> int:
 
 
 def put_right(value: bytes, revision: int, checksum: int) -> bytes | None:
-    """The value that the checksum was made of, if one bit of either has changed since; None if more has.
+    """The original value, if one bit of it or of its checksum has changed since; None if more bits have.
 
-    How two sums differ depends on where the values differ, and on nothing else in them: each single bit has a difference of its
-    own, and none has one of a single bit, which a changed bit of the checksum makes.
+    The XOR of two CRCs of values of one length depends only on the bits in which the values differ. Each single bit of the value
+    changes it in a different way, and always in several bits, while a changed bit of the checksum changes that bit only.
     """
     difference = value_sum(value, revision) ^ checksum
     if difference.bit_count() == 1:
         return value
     if len(value) > _MOST_BYTES:
         return None
-    made = _POLYNOMIAL  # by the last bit that is taken in, which is the highest one of the last byte
+    made = _POLYNOMIAL  # the difference that the last bit in CRC-32's order makes: the highest one of the last byte
     for back in range(8 * len(value)):
         if made == difference:
             at = len(value) - 1 - back // 8

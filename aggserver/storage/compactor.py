@@ -1,8 +1,8 @@
 """Regular compaction, which deletes old history so that a store does not grow with every write.
 
-One background task per server. History is kept for one to two intervals: that long a client can use a continue token or resume a
-watch. In a store of the server's own, no more than MOST_EVENTS are kept, so that a burst of writes can't fill the disk. Of
-several servers with a shared store, one compacts in each interval.
+One background task per server. History is kept for one to two intervals; for so long a client can use a continue token or resume
+a watch. In a store that only this server uses, no more than MOST_EVENTS are kept, so that a burst of writes can't fill the disk.
+Of several servers with a shared store, one compacts in each interval.
 Source: k8s.io/apiserver pkg/storage/etcd3/compact.go, v0.36.3 (`--etcd-compaction-interval`, 5 minutes).
 """
 
@@ -35,7 +35,7 @@ async def compact_regularly(
     *,
     bounded: bool = True,
 ) -> None:
-    """Compact every `interval` seconds (0: never) to the revision of an interval ago and, if `bounded`, always to MOST_EVENTS.
+    """Compact every `interval` seconds (0: never) to the revision of an interval ago and, if `bounded`, down to MOST_EVENTS.
 
     Runs until cancelled. After a failure, the next check tries again.
     """

@@ -44,13 +44,13 @@ __all__ = ["EtcdStorage"]
 PAGE = 1000  # keys read at once: a few MB
 START = 10.0  # seconds to wait for etcd at start
 PROBE = 2.0  # seconds between checks that etcd answers
-# `advance` makes so many writes at once, which is 3,500 a second. Each stays in etcd, with some 100 bytes, until it is compacted.
-# So where etcd keeps more than MOST_KEPT revisions, it waits: kube-apiserver compacts every five minutes. A FEW are made without
-# a look, since that takes a tenth of a second. Times are in seconds.
+# `advance` has ADVANCE_AT_ONCE writes in flight, which is 3,500 a second. Each write takes some 100 bytes in etcd until it is
+# compacted. So while etcd keeps more than MOST_KEPT revisions, `advance` waits: kube-apiserver compacts every five minutes. Up to
+# FEW writes are made without asking etcd how many it keeps, which takes a tenth of a second. Times are in seconds.
 ADVANCE_AT_ONCE = 128
 MOST_KEPT, FEW = 2_000_000, 10_000
 COMPACTION_PATIENCE, COMPACTION_LOOK = 1200.0, 5.0
-# By this key servers agree on who compacts: kube-apiserver's own, outside of its prefix.
+# The key by which servers agree on which of them compacts. It is the one that kube-apiserver uses, outside of its prefix.
 TURN = b"compact_rev_key"
 
 _RANGE = "/etcdserverpb.KV/Range"
@@ -61,7 +61,7 @@ _STATUS = "/etcdserverpb.Maintenance/Status"
 
 
 class EtcdStorage:
-    """A `Storage` in the etcd cluster at `servers`, URLs of its members. All keys begin with `prefix`, as kube-apiserver's.
+    """A `Storage` in the etcd cluster whose members have the URLs `servers`. All keys begin with `prefix`, as kube-apiserver's.
 
     The files are PEM, for https. `sleep` waits between checks that etcd answers, and between retries of a read.
     """
@@ -112,7 +112,7 @@ class EtcdStorage:
             await client.close()
 
     async def _probe(self) -> None:
-        """Detect without requests that etcd is lost, and leave a member that hangs before requests have to wait for it."""
+        """Probe etcd regularly, to detect its loss without requests, and to leave a member that hangs before requests wait."""
         while True:
             await self._sleep(PROBE)
             try:
@@ -183,7 +183,7 @@ class EtcdStorage:
         return answer
 
     async def room(self) -> int | None:
-        """None: etcd does not tell how much room its quota leaves."""
+        """Always None: etcd does not report how much of its quota is free."""
         return None
 
     # Writing
@@ -217,7 +217,7 @@ class EtcdStorage:
         if guard is not None:
             compares += wire.compare(self._key(guard.key), wire.MOD, guard.revision)
         request = wire.txn_request(compares, operation, wire.range_op(raw))
-        # In a task of its own: if the caller is cancelled, `settle` still has something to wait for.
+        # In a task of its own, so that `settle` can wait for the write even if the caller was cancelled.
         task = asyncio.create_task(self._opened().write(_TXN, request))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
@@ -237,7 +237,10 @@ class EtcdStorage:
             await asyncio.wait(self._writing.copy())
 
     async def advance(self, revision: int) -> int:
-        """Etcd's counter can't jump, so this makes a write for each revision, of one key. Raises StorageError, Unavailable."""
+        """As `Storage.advance`. Etcd's counter can't jump, so this makes a write of one key for each revision.
+
+        Raises StorageError if etcd is not compacted for so long that it keeps too many revisions, or Unavailable.
+        """
         waited = 0.0
         while (now := await self.revision()) < revision:
             most = revision if revision - now <= FEW else await self._oldest() + MOST_KEPT
@@ -262,7 +265,7 @@ class EtcdStorage:
 
             async def write(due: Iterator[int] = due) -> None:
                 for _ in due:
-                    if self._newest >= revision:  # by others' writes
+                    if self._newest >= revision:  # other servers have written meanwhile
                         return
                     answer = wire.txn_answer(await client.write(_TXN, request), self._skip)
                     self._newest = max(self._newest, answer.revision)

@@ -1,9 +1,9 @@
 """The client of an etcd cluster: uses one member at a time, and the next one when that fails.
 
-Decides which calls are retried. A read is, until PATIENCE is over, on any member. A write is sent once, over an established
-connection: if it fails after that, it may or may not have happened, and the caller gets Unavailable. When a member does not
-answer in time, its watch streams are ended too, because they would stay silent, and start again on the next member. Messages are
-opaque bytes here. Only this module uses gRPC; its errors become `Unavailable`.
+This module decides which calls are retried. A read is retried on any member until PATIENCE is over. A write is sent once, over an
+established connection: if it fails after that, it may or may not have happened, and the caller gets Unavailable. When a member
+does not answer in time, its watch streams are ended too, because they would stay silent, and start again on the next member.
+Messages are opaque bytes here. Only this module uses gRPC; gRPC's errors become `Unavailable`.
 Source: go.etcd.io/etcd/client/v3 (balancer, retry_interceptor.go, `WithRequireLeader`), k8s.io/apiserver
 pkg/storage/storagebackend/factory/etcd3.go, v0.36.3.
 """
@@ -63,11 +63,11 @@ logger = logging.getLogger(__name__)
 
 
 class OutOfRange(Exception):
-    """etcd rejects the requested revision; the text tells whether it is compacted or in the future."""
+    """etcd rejects the requested revision; the text says whether it is compacted or in the future."""
 
 
 class _MemberFailed(Unavailable):
-    """Another member, or the same one later, may succeed."""
+    """A member failed; another one, or the same one later, may succeed."""
 
 
 class Client:
@@ -97,7 +97,7 @@ class Client:
         return ",".join(member.url for member in self._members)
 
     async def read(self, method: str, request: bytes, *, seconds: float = READ, patience: float = PATIENCE) -> bytes:
-        """The response to a read. Attempts have a timeout of `seconds`, and are repeated for `patience` seconds.
+        """The response to a read. Each attempt has a timeout of `seconds`; attempts are repeated for `patience` seconds.
 
         Raises Unavailable, OutOfRange.
         """
@@ -212,7 +212,7 @@ class GRPCStream:
                 self._leave(self._member, error)
             if isinstance(error, Unavailable):
                 raise
-            # These are for calls with a revision or a value. A watch that etcd can't go on with gets a message that says why.
+            # Only calls with a revision or a value get these errors. A watch that etcd ends gets a message with the reason.
             raise Unavailable(f"etcd {self._member.url}: {error}") from None
         return message
 
@@ -240,7 +240,7 @@ def _translated(url: str) -> Iterator[None]:
     except asyncio.InvalidStateError as error:  # a call that is over
         raise _MemberFailed(f"etcd {url}: {error}") from None
     except asyncio.CancelledError as cancelled:
-        # gRPC raises this also if the call or its channel was closed, and not this task cancelled.
+        # gRPC raises this also when the call or its channel was closed without a cancellation of this task.
         if is_own(cancelled):
             raise
         raise _MemberFailed(f"etcd {url}: the connection was closed") from None

@@ -1,9 +1,9 @@
 """`aggserver storage check --storage etcd`: finds values that can't be read and, with --repair, deletes them.
 
-Checked are the objects that aggserver serves: custom resources and definitions, whose group has a dot, its own namespaces, and
-its records. That of an adoption is named only, and never deleted: without it, nobody could give the objects back. A prefix that
-is shared with kube-apiserver holds other objects too, and values that kube-apiserver encrypted and only it can read; those are
-neither checked nor deleted. Each value is deleted only at the revision that was read, so that no later write is lost.
+It checks the objects that aggserver serves: custom resources and definitions, whose group has a dot, its own namespaces, and
+its records. The record of an adoption is only reported and never deleted: without it, nobody could give the objects back. A
+prefix that is shared with kube-apiserver holds other objects too, and values that kube-apiserver encrypted and only it can read;
+those are neither checked nor deleted. Each value is deleted only at the revision that was read, so that no later write is lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aggserver.storage.records import ADOPTIONS, PREFIX
 __all__ = ["UnreadableError", "check", "repair"]
 
 PAGE = 1000  # values in memory at once: a few MB
-MOST_PROBLEMS = 10  # named in the last line; the lines before it name all
+MOST_PROBLEMS = 10  # keys named in the last line; the lines before it name all
 
 # The keys of aggserver's own namespaces and records, which no kube-apiserver has.
 _OURS = (f"/{keys.CORE}/", PREFIX)
@@ -36,7 +36,7 @@ Decode = Callable[[KeyValue], object]
 
 
 class UnreadableError(StorageError):
-    """Some values can't be read; the text names them and what to do."""
+    """Some values can't be read; the text names them and says what to do."""
 
 
 async def check(storage: Storage, decode: Decode, say: Say) -> str:

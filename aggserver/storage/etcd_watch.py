@@ -1,8 +1,8 @@
 """Watches on etcd: complete revisions from a stream of responses, and progress requests.
 
 Each watch has a gRPC stream of its own, because etcd answers a progress request for all watches of a stream together, and only
-when all of them have got all events. While a watch is behind, etcd does not answer at all, so the request is repeated. A
-`EtcdWatch` is read either by an `EtcdSubscription`, which feeds a sink, or until a part of history is complete.
+when all of them have got all events. While a watch is behind, etcd does not answer at all, so the request is repeated. An
+`EtcdWatch` is read either by an `EtcdSubscription`, which feeds a sink, or by `EtcdStorage` until a part of history is complete.
 Source: go.etcd.io/etcd/server/v3 etcdserver/api/v3rpc/watch.go, v3.6.8; k8s.io/apiserver pkg/storage/etcd3/watcher.go,
 pkg/storage/cacher/progress/watch_progress.go, v0.36.3.
 """
@@ -43,7 +43,7 @@ class EtcdWatch:
         self._sending: asyncio.Task[None] | None = None
 
     async def begin(self, key: bytes, end: bytes, *, previous: bool) -> None:
-        """previous: events are to have the state they replaced. Raises Compacted, Unavailable."""
+        """Create the watch. previous: whether events have the state that they replaced. Raises Compacted, Unavailable."""
         try:
             await self._stream.send(watch_request(key, end, self.revision + 1, previous=previous))
             # The first response has no events; it shows whether etcd accepts the watch.
@@ -53,7 +53,7 @@ class EtcdWatch:
             raise
 
     async def next(self) -> Sequence[Event]:
-        """The next events, of complete revisions; after that, all events up to `revision` were returned.
+        """The next events, of complete revisions. Then `revision` is the one up to which all events were returned.
 
         Raises Compacted, Unavailable.
         """
@@ -98,7 +98,7 @@ class EtcdWatch:
 
     @property
     def at_start(self) -> bool:
-        """Whether no write is known since `after`: until there is one, etcd does not answer progress requests."""
+        """Whether no write after `after` is known: until there is one, etcd does not answer progress requests."""
         return max(self.revision, self._present()) <= self._after
 
     def _answered(self) -> None:
@@ -107,7 +107,7 @@ class EtcdWatch:
             self._ask()
         elif self.revision >= self._target:
             self._stop_asking()
-        # Otherwise it answers an earlier request, or the member is behind the others: wait for the next response.
+        # Otherwise this answers an earlier request, or the member is behind the others: wait for the next response.
 
     def _stop_asking(self) -> None:
         if self._again is not None:
@@ -146,13 +146,13 @@ class EtcdSubscription:
         try:
             self._sink.events(events, self._watch.revision)
         except StorageError:
-            raise  # the sink says itself what has failed
+            raise  # an error of the sink, which already says what has failed
         except Exception as error:
             logger.exception("a subscription failed on an event and is ended")
             raise Unavailable("a subscription failed on an event") from error
 
     async def _run(self) -> None:
-        """Until it fails, of which the sink must learn, whatever it is: it would wait for events for ever."""
+        """Deliver events until something fails. The sink gets every error, since otherwise it would wait for events for ever."""
         try:
             while True:
                 await self._deliver()

@@ -1,4 +1,4 @@
-"""Encoding and decoding of etcd's messages: only those, and only their fields, that are used here. Pure.
+"""Encoding and decoding of etcd's messages: only those messages and fields that are used here. Pure.
 
 Responses are decoded in one pass into the types of `interface.py`; a malformed one raises Unavailable. The protobuf library would
 not be faster, because most of the time goes into making the objects, and it would be one more dependency. Field numbers are in
@@ -48,7 +48,7 @@ def range_request(key: bytes, end: bytes = b"", *, limit: int = 0, revision: int
 
 
 def range_op(key: bytes) -> bytes:
-    """RequestOp.request_range: like the next two, an operation of a `txn_request`."""
+    """An operation of a `txn_request`, like the next two: RequestOp.request_range of one key."""
     return _bytes(1, range_request(key))
 
 
@@ -61,14 +61,14 @@ def delete_op(key: bytes) -> bytes:
 
 
 def compare(key: bytes, what: tuple[int, int], number: int) -> bytes:
-    """A comparison of a `txn_request`, several of which may be joined: the key's VERSION or MOD is `number` (0: no such key)."""
+    """A comparison of a `txn_request`: the key's VERSION or MOD is `number` (0: no such key). Several may be concatenated."""
     target, field = what
     # The number belongs to a oneof, so it is encoded even if it is 0. Compare.result is left out: 0 is EQUAL.
     return _bytes(1, _number(2, target) + _bytes(3, key) + tag(field, VARINT) + varint(number))
 
 
 def txn_request(compares: bytes, then: bytes, otherwise: bytes) -> bytes:
-    """Runs `then` if all comparisons hold, else `otherwise`."""
+    """A TxnRequest, which runs `then` if all comparisons hold, else `otherwise`."""
     return compares + _bytes(2, then) + _bytes(3, otherwise)
 
 
@@ -84,7 +84,7 @@ def watch_request(key: bytes, end: bytes, start_revision: int, *, previous: bool
 
 @dataclass(slots=True)
 class RangeAnswer:
-    """`count` is that of the whole range, regardless of the limit; `version` is the last item's number of writes."""
+    """A RangeResponse. `count` is that of the whole range, whatever the limit; `version` is the last item's number of writes."""
 
     revision: int
     items: list[KeyValue]
@@ -94,7 +94,7 @@ class RangeAnswer:
 
 
 class TxnAnswer(NamedTuple):
-    """`found` is the result of the `range_op` in the branch that was run, if it had one."""
+    """A TxnResponse. `found` is the result of the `range_op` in the branch that was run, None if the branch had none."""
 
     revision: int
     succeeded: bool
@@ -103,7 +103,7 @@ class TxnAnswer(NamedTuple):
 
 @dataclass(slots=True)
 class WatchAnswer:
-    """`revision` is the store's when this was sent. All events up to it were sent only if this one has no events."""
+    """A WatchResponse. `revision` is the store's when it was sent; only if `events` is empty, all events up to it were sent."""
 
     events: list[Event]
     revision: int = 0
@@ -133,7 +133,7 @@ def _answer(read: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
 
 @_answer
 def range_answer(data: bytes, skip: int) -> RangeAnswer:
-    """skip: length in bytes of the prefix of all keys."""
+    """Decode a RangeResponse. skip: length in bytes of the prefix of all keys."""
     return _range_answer(data, 0, len(data), skip)
 
 

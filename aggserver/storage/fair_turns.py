@@ -1,4 +1,4 @@
-"""Fair turns: which of the scans for objects that a selector matches may look at the next ones.
+"""Fair turns: which of the scans with a selector may look at its next objects.
 
 A list or the start of a watch with a selector looks at every object under its prefix, however few of them match. It does so in
 slices of about a millisecond, and there is one slice per iteration of the event loop, however many scans there are, so that any
@@ -19,7 +19,7 @@ class FairTurns:
     """The turns of all scans of an event loop."""
 
     def __init__(self) -> None:
-        # The scans that wait, by their users. The first user is next, and goes to the end then.
+        # The scans that wait, by user. The first user is next, and then moves to the end.
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._taken = False
 
@@ -41,7 +41,7 @@ class FairTurns:
             first = scans.popleft()
             if scans:
                 self._waiting[user] = scans
-            if not first.done():  # else its request was cancelled
+            if not first.done():  # otherwise its request was cancelled
                 first.set_result(None)
                 asyncio.get_running_loop().call_soon(self._next)
                 return

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-MOST_SHOWN = 200  # characters of the reason in a log line
+MOST_SHOWN = 200  # characters of the reason of a Corrupt in a log line
 
 
 class StorageError(AggserverError):
@@ -48,7 +48,7 @@ class StorageError(AggserverError):
 
 
 class KeyExists(StorageError):
-    """Create of a key that exists. `current` is its state."""
+    """A create of a key that exists. `current` is the key's state."""
 
     def __init__(self, key: str, current: KeyValue) -> None:
         super().__init__(key)
@@ -57,7 +57,7 @@ class KeyExists(StorageError):
 
 
 class NotFound(StorageError):
-    """Update or delete of a key that does not exist."""
+    """An update or delete of a key that does not exist."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
@@ -106,8 +106,8 @@ class Unavailable(StorageError):
 class Corrupt(StorageError):
     """The value of a key is damaged or can't be decoded. `why` is the reason.
 
-    deleted: the key was deleted at `revision`, and no DELETED event can be made of the unreadable value. The text is for logs; it
-    has only the beginning of `why`, because that may contain parts of the object.
+    deleted: the key was deleted at `revision`, and no DELETED event can be made of the unreadable value. `str()` is for logs; it
+    has only the beginning of `why`, which may contain parts of the object.
     """
 
     def __init__(self, key: str, revision: int, why: str, *, deleted: bool = False) -> None:
@@ -166,7 +166,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a list. `revision` is that of the list; `more` tells whether further keys follow; `remaining` is their number."""
+    """A page of a list. `revision` is that of the list; `more` is whether further keys follow; `remaining` is their number."""
 
     items: Sequence[KeyValue]
     revision: int
@@ -235,22 +235,23 @@ class Storage(Protocol):
     async def update(self, key: str, value: bytes, expected: int, guard: Precondition | None = None) -> int:
         """Replace the value if the key's revision is `expected`. Returns the write's revision.
 
-        Raises NotFound, Conflict, TooLarge, PreconditionFailed. If the guard is not met either, any of them.
+        Raises NotFound, Conflict, TooLarge, PreconditionFailed. If several of these apply, any one of them is raised.
         """
 
     async def delete(self, key: str, expected: int, guard: Precondition | None = None) -> int:
-        """Delete the key if its revision is `expected`. Returns the deletion's revision. Raises as `update`, less TooLarge."""
+        """Delete the key if its revision is `expected`. Returns the deletion's revision. Raises as `update`, except TooLarge."""
 
     async def advance(self, revision: int) -> int:
         """Raise the store's revision to at least `revision`, so that every later write has a greater one. Returns the revision.
 
-        For objects that come from a store that is ahead: their clients must not see revisions go back. It is as durable as a
-        write, and no history is lost. A backend in this process tells every subscription of the progress before this returns.
-        Does nothing if the store is there already. Raises StorageError if the revision is too far ahead for the backend.
+        This is for objects that come from another store whose revision is higher: their clients must not see revisions go back.
+        It is as durable as a write, and no history is lost. A backend in this process reports the progress to every subscription
+        before this returns. Does nothing if the store's revision is not lower. Raises StorageError if the revision is too far
+        ahead for the backend.
         """
 
     async def settle(self) -> None:
-        """Wait until every write asked for before this call has happened or failed, also those whose callers were cancelled.
+        """Wait until every write requested before this call has happened or failed, also those whose callers were cancelled.
 
         A list after that has all of them.
         """
@@ -259,7 +260,7 @@ class Storage(Protocol):
         """The number of keys under `prefix`."""
 
     async def room(self) -> int | None:
-        """The bytes that the backend can still take, None if it does not know. Raises Unavailable."""
+        """The free space of the backend in bytes, None if it is not known. Raises Unavailable."""
 
     async def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
         """Deliver every write under `prefix` with a revision greater than `after`. Past ones are delivered before this returns.

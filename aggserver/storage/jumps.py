@@ -1,9 +1,9 @@
 """Jumps: the gaps in the revisions of a store that were made by advancing its counter. Pure.
 
-`Storage.advance` makes one write at the revision that it advances to. Its key is KEY, and its value lists the jumps: from which
-revision the counter went to which. So a gap that is meant can be told from events that were lost, and the compactor, which keeps
-a number of writes, does not take a gap for a million of them.
-Source: none; etcd's counter can't be advanced, but by `etcdutl snapshot restore --bump-revision`.
+`Storage.advance` makes one write at the revision that it advances to. The write's key is KEY, and its value lists the jumps of
+the counter: from which revision to which. So a gap that was made on purpose can be distinguished from lost events, and the
+compactor, which keeps a number of writes, does not count a gap as a million writes.
+Source: none; etcd's counter can be advanced only by `etcdutl snapshot restore --bump-revision`.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ __all__ = ["KEY", "Jump", "decode", "encode", "follows", "reach_back"]
 
 # No custom resource has the group `aggserver`, since their groups have a dot.
 KEY = "/aggserver/store/revision"
-# Jumps that are remembered. Earlier ones matter only as long as there is history from before them.
+# The number of jumps that are recorded. Earlier ones matter only as long as there is history from before them.
 MOST = 32
 
 
 class Jump(NamedTuple):
-    """There is no write between the revisions `after` and `to`, and one at `to`: the one that has made the jump."""
+    """A jump from revision `after` to `to`: there is no write between them, and the one at `to` has made the jump."""
 
     after: int
     to: int
 
 
 def encode(jumps: Sequence[Jump]) -> bytes:
-    """The value of KEY for these jumps, of which the last is the one that the write makes."""
+    """The value of KEY for these jumps. The last jump is the one that this write makes."""
     return orjson.dumps({"jumps": [list(jump) for jump in jumps[-MOST:]]})
 
 
 def decode(value: bytes) -> list[Jump]:
-    """The reverse of `encode`. Raises ValueError for what it did not make."""
+    """The jumps in a value of KEY. Raises ValueError if `encode` did not make it."""
     document = orjson.loads(value)
     try:
         jumps = [Jump(after, to) for after, to in document["jumps"]]
@@ -59,7 +59,7 @@ def follows(before: int, revision: int, key: str, value: bytes | None) -> bool:
 
 
 def reach_back(newest: int, count: int, jumps: Sequence[Jump]) -> int:
-    """A revision after which there are at most `count` (> 0) writes, and no fewer than that if there were as many."""
+    """The revision after which there are `count` (> 0) writes; 0 if the store never had so many."""
     for jump in reversed(jumps):
         since = newest - jump.to
         if since >= count:

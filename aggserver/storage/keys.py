@@ -37,9 +37,9 @@ _ENCODING = "meta.k8s.io/v1"
 _TOKEN_ALPHABET = frozenset(string.ascii_letters + string.digits + "-_\r\n")
 _LINE_BREAKS = {ord("\r"): None, ord("\n"): None}
 _INVALID = "continue key is not valid"
-# The members of a token: their type in Python and, for the error, in Go.
+# The members of a continue token: for each its type in Python and, for the error, in Go.
 _MEMBERS: Mapping[str, tuple[type, str]] = {"v": (str, "string"), "rv": (int, "int64"), "start": (str, "string")}
-# The revision of a list of objects that were moved here. No other server knows this member.
+# The member with the revision of a list of objects that were moved here. No other server knows it.
 _OURS = "at"
 
 
@@ -62,7 +62,7 @@ def resource_prefix(group: str, resource: str) -> str:
 
 
 def split(key: str) -> ObjectKey:
-    """What an object's key says. Raises ValueError for anything else."""
+    """The parts of an object's key. Raises ValueError for any other key."""
     empty, *parts = key.split("/")
     if empty or len(parts) not in (3, 4) or "" in parts:
         raise ValueError(f"{key!r} is not an object's key")
@@ -76,7 +76,7 @@ def prefix_end(prefix: str) -> str:
 
 
 def end_of(prefix: str) -> str:
-    """The end of the range of a prefix, or of one key."""
+    """The end (exclusive) of the range of keys with a prefix, or of the one key if it doesn't end with '/'."""
     return prefix_end(prefix) if prefix.endswith("/") else prefix + "\0"
 
 
@@ -97,8 +97,8 @@ def encode_continue(start: str, revision: int, *, moved: bool = False) -> str:
 
     `revision` is that of the list; -1, for a client whose token has expired, lists the rest at the newest revision.
 
-    moved: the objects may go back to another server. That one has another history, in which `revision` is of no use. So it reads
-    -1, and lists the rest as it is then; only this server reads the member `at`.
+    moved: the objects may go back to another server, which has another history, so that `revision` is meaningless there. So the
+    token has the revision -1 for that server, which then lists the rest at its newest revision; only this server reads `at`.
     """
     position = {"rv": -1, _OURS: revision} if moved else {"rv": revision}
     document = orjson.dumps({"v": _ENCODING, **position, "start": start})
@@ -154,7 +154,7 @@ def _document(token: str) -> dict[str, Any]:
 
 
 def _decoded(token: str) -> bytes:
-    """As Go's base64.RawURLEncoding, which skips line breaks."""
+    """Decode as Go's base64.RawURLEncoding, which skips line breaks. Raises InvalidContinue."""
     for position, character in enumerate(token):
         if character not in _TOKEN_ALPHABET:
             raise InvalidContinue(f"{_INVALID}: illegal base64 data at input byte {position}")

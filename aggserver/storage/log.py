@@ -63,9 +63,9 @@ class Stale(Exception):
 
 
 def plan(write: PendingWrite, head: Head | None, revision: int, guarding: Head | None = None) -> Event:
-    """The event of `write` for a key at `head` (None: does not exist), at `revision`.
+    """The event of `write` at `revision`, for a key whose newest write is `head` (None: the key does not exist).
 
-    Raises PreconditionFailed, NotFound or Stale. guarding: the head of the guard's key.
+    guarding: the head of the guard's key. Raises PreconditionFailed, NotFound or Stale.
     """
     if write.guard is not None and write.guard.revision != (0 if guarding is None else guarding.revision):
         raise PreconditionFailed(write.guard.key)
@@ -81,7 +81,7 @@ def plan(write: PendingWrite, head: Head | None, revision: int, guarding: Head |
 class Publisher:
     """Subscriptions by prefix, and the revision up to which events were delivered. On the event loop's thread only.
 
-    Subscriptions are found by the prefixes of a key, so a write costs nothing for those with other prefixes.
+    Subscriptions are found by the prefixes of a key, so a write costs nothing for subscriptions with other prefixes.
     """
 
     def __init__(self, revision: int) -> None:
@@ -92,8 +92,8 @@ class Publisher:
     def publish(self, events: Sequence[Event], revision: int) -> None:
         """Deliver committed events, in order, and advance to `revision`.
 
-        Subscriptions learn of the progress from the events of others, when they ask. After a jump all of them are told: they
-        would go on naming revisions that are older than what their clients have seen elsewhere.
+        A subscription without events in the batch gets the new revision only when it asks for progress. After a jump it is
+        delivered to all: otherwise they would report revisions that are older than those their clients have seen elsewhere.
         """
         jumped = revision - self.revision > len(events)
         self.revision = revision
@@ -177,7 +177,7 @@ class _Subscription:
             return
         try:
             self._sink.events(events, revision)
-        except StorageError as error:  # the sink says itself what has failed
+        except StorageError as error:  # the sink's error already says what has failed
             self.close()
             self._sink.lost(error)
         except Exception:

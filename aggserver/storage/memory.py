@@ -112,10 +112,10 @@ class MemoryStorage:
         return await self._write(PendingWrite(jumps.KEY, jumps.encode(made), before.revision if before else 0), revision)
 
     async def settle(self) -> None:
-        self._check()  # a write happens as soon as it is asked for
+        self._check()  # nothing to wait for: a write happens within the call
 
     async def _write(self, write: PendingWrite, revision: int = 0) -> int:
-        """revision: that of the write, 0 for the next one."""
+        """Apply a write. revision: the write's revision, 0 for the next one."""
         self._check()
         previous = self._current.get(write.key)
         guarding = write.guard and _head(self._current.get(write.guard.key))
@@ -128,8 +128,8 @@ class MemoryStorage:
         self._log.append(event)
         self._apply(event)
         self._feed.publish((event,), event.revision)
-        # So that watches are sent the event before the writer has its answer, as with stores that wait for a disk or a server:
-        # clients that read their informer's cache after a write depend on it more than they know.
+        # Lets watches send the event before the writer has its answer, as with stores that wait for a disk or a server. Clients
+        # that read their informer's cache after a write depend on this.
         await asyncio.sleep(0)
         return event.revision
 

@@ -4,8 +4,8 @@ The arrays are divided into parts of limited size: an insertion into one array o
 quarter of the time of a create. A look-up is two binary searches; finding a position sums the sizes of the parts, which takes a
 few microseconds with 500,000 keys.
 
-A snapshot shares the parts. A part that a snapshot may still use is copied before the next change of it, which takes about a
-microsecond; so a reader that lets others write meanwhile sees one state, and needs no copy of all.
+A snapshot shares the parts, and a part that a snapshot may still use is copied before its next change, which takes about a
+microsecond. So a reader that lets others write meanwhile sees one state without a copy of the whole map.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ T = TypeVar("T")
 
 
 class Ordered(Generic[T]):
-    """Keys compare as str: by code point, which is the order of their UTF-8 bytes. A key must not be empty."""
+    """The map. Keys compare as str: by code point, which is the order of their UTF-8 bytes. A key must not be empty."""
 
     __slots__ = ("_keys", "_shared", "_starts", "_values")
 
     def __init__(self, keys: Sequence[str] = (), values: Sequence[T] = ()) -> None:
-        """`keys` are sorted; `values` are theirs, in the same order."""
+        """`keys` are sorted; `values` are the keys' values, in the same order."""
         cuts = range(0, max(len(keys), 1), PART)
         self._keys = [list(keys[cut : cut + PART]) for cut in cuts]
         self._values = [list(values[cut : cut + PART]) for cut in cuts]
         # The least key that belongs to each part.
         self._starts = ["", *(part[0] for part in self._keys[1:])]
-        self._shared = [False] * len(self._keys)  # by part: whether a snapshot may use it
+        self._shared = [False] * len(self._keys)  # for each part, whether a snapshot may use it
 
     def get(self, key: str) -> T | None:
         part, at = self._find(key)
@@ -101,7 +101,7 @@ class Ordered(Generic[T]):
             yield from zip(keys, values, strict=True)
 
     def snapshot(self, first: int, last: int) -> Iterator[tuple[str, T]]:
-        """As `items`, but the map may change meanwhile: it yields what was there at the call."""
+        """As `items`, but the map may change meanwhile: the iterator yields the items at the time of the call."""
         begin = 0
         pieces: list[tuple[list[str], list[T], int, int]] = []
         for part, keys in enumerate(self._keys):

@@ -25,19 +25,19 @@ from aggserver.storage.ordered import Ordered
 
 __all__ = ["PART_BYTES", "Past", "PastSources"]
 
-# Bytes of objects in a part. On its way through HTTP and TLS to a blocked socket, a part is in memory up to six times, for each
-# watch. So the more watches are behind, the smaller are their parts: ALL_PARTS is for all of them together, and MIN_PART the
-# least, because small parts cost CPU. 200 watches that nobody read took 44 MB, over HTTP/1.1.
+# Bytes of objects in a part. For each watch, a part is in memory up to six times on its way through HTTP and TLS to a blocked
+# socket. So the more watches are behind, the smaller are their parts: ALL_PARTS is the sum for all of them, and MIN_PART the
+# least for one, because small parts cost CPU. 200 watches that nobody read took 44 MB, over HTTP/1.1.
 PART_BYTES = 64 * 1024
 MIN_PART = 8 * 1024
 ALL_PARTS = 512 * 1024
 LOOK = 500  # objects or changes examined before other requests run: a few milliseconds
-# The same for objects that are only matched, which takes 0.2 us each, if the matcher need not decode them first. If it must, the
-# time ends the slice.
+# As LOOK, for objects that are only matched, which takes 0.2 us each if the matcher need not decode them first. If it must,
+# SLICE_SECONDS ends the slice earlier.
 LOOK_MATCHING = 2000
 SLICE_SECONDS = 0.001
 CLOCK_EVERY = 4  # objects matched between two looks at the clock, which take as long as matching one
-# Bytes of objects read from the store at once, of which a selector may take none. A part would be a handful of them.
+# Bytes of objects read from the store at once for a selector, which may match none of them. A part would be a few objects only.
 READ_MATCHING = 256 * 1024
 FIRST_READ = 8  # objects or changes in the first read from the store, before their size is known; later as many as fit a part
 
@@ -48,8 +48,8 @@ T = TypeVar("T", bound=Cached)
 class PastSources(Generic[T]):
     """Where past events are read from: the parts of a cacher, until it is loaded again.
 
-    newest: returns its revision. behind: returns the number of watches that still read their past. turns: of those with a
-    selector. clock: monotonic, in seconds.
+    newest: returns the cacher's revision. behind: returns the number of watches that still read their past. turns: taken by the
+    watches with a selector. clock: monotonic, in seconds.
     """
 
     objects: Ordered[T]
@@ -71,8 +71,8 @@ class PastSources(Generic[T]):
 class Past(Generic[T]):
     """The past of a watch on `prefix`: the objects at `revision` if `initial`, then the changes after it.
 
-    mark: send the initial-events-end bookmark after the objects. user: whose turns it takes, if it has a selector. `upto`, set
-    when the watch ends, is the last revision to deliver.
+    mark: send the initial-events-end bookmark after the objects. user: the user for whom it takes turns, if it has a selector.
+    `upto`, set when the watch ends, is the last revision to deliver.
     """
 
     __slots__ = (
@@ -113,7 +113,8 @@ class Past(Generic[T]):
         # The key where the remaining objects begin; None if there are no more.
         self._start: str | None = prefix if initial else None
         self._mark = mark
-        # What changes after `revision` replaced, for the remaining keys, and these keys sorted; `_seen` is the last such change.
+        # For the remaining keys that were changed after `revision`: what their first such change replaced, and the keys sorted.
+        # `_seen` is the revision of the last change noted.
         self._then: dict[str, T | None] = {}
         self._keys: list[str] = []
         self._seen = revision
@@ -124,27 +125,27 @@ class Past(Generic[T]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are certainly no events. A selector is not considered."""
+        """Whether there are no events for sure, even without the selector."""
         if self._start is None:
             return self._after >= self._sources.newest()
         first, last = self._sources.objects.span(self._start, self._end)
         return first == last and not self._mark
 
     def trim(self) -> None:
-        """Drop what was noted from changes that are no longer in the window."""
+        """Drop what `_note_changes` noted, once some of its changes are no longer in the window."""
         if self._sources.window.floor > self._revision:
             self._then.clear()
             self._keys.clear()
 
     async def pause(self) -> None:
-        """Let other requests run before the next part, because a fast client would read them all without a pause."""
+        """Let other requests run before the next part, because a fast client would read all parts without a pause."""
         if self._scanning:
             await self._sources.turns.turn(self._user)
         else:
             await asyncio.sleep(0)
 
     async def next(self) -> list[WatchEvent[T]] | None:
-        """The next part, of about `PastSources.part` bytes, possibly empty. None after the last, at `upto` or the newest.
+        """The next part, of about `PastSources.part` bytes, possibly empty. None after the last, at `upto` or the newest one.
 
         Raises StorageError: Compacted if the store has compacted it meanwhile, Corrupt if an object can't be read.
         """
@@ -231,7 +232,7 @@ class Past(Generic[T]):
         return self._prefix[: self._prefix.rindex("/") + 1]
 
     def _read(self, count: int, size: int, taken: int) -> None:
-        """Set the number of the next read by the bytes of the last one. taken: bytes of it that match."""
+        """Set how much the next read asks for. The last one had `count` objects of `size` bytes, of which `taken` bytes match."""
         part = self._sources.part
         self._scanning = taken < part and self._matches is not None
         room = READ_MATCHING if self._scanning else part
@@ -240,7 +241,7 @@ class Past(Generic[T]):
     # The changes after `revision`
 
     def _recent(self, upto: int) -> list[WatchEvent[T]]:
-        """From the window. Raises Corrupt."""
+        """The next events, from the window. Raises Corrupt."""
         found: list[WatchEvent[T]] = []
         size, part = 0, self._sources.part
         changes = self._sources.window.since(self._after, LOOK)
@@ -260,7 +261,7 @@ class Past(Generic[T]):
         return found
 
     async def _stored(self, upto: int) -> list[WatchEvent[T]]:
-        """From the store's history. Raises StorageError."""
+        """The next events, from the store's history. Raises StorageError."""
         folder, limit = self._folder, self._limit
         events = await self._sources.storage.history(folder, self._after, upto, limit)
         self._after = events[-1].revision if len(events) == limit else upto

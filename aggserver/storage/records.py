@@ -1,8 +1,8 @@
-"""Records: what servers keep in their store for themselves, and how it is read.
+"""Records: the server's own data in the store, and how it is read.
 
-Storage versions in force, marks, migrations that are done, adoptions: each is a small JSON object under `/aggserver/`. They are
-read with `decode` only, which looks at the checksum first. What is damaged is a `DamagedRecord`, which says what to do; those who
-read it go on with the safest thing that it may have said, and write it anew where they know its content without it.
+Storage versions in force, marks, migrations that are done, adoptions: each is a small JSON object under `/aggserver/`. Records
+are read with `decode` only, which checks the checksum first. It raises `DamagedRecord` for a damaged one, which says what to do.
+The reader then assumes the safest content that the record may have had, and writes it again if it knows the content otherwise.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DamagedRecord(Corrupt):
 
 
 def decode(item: KeyValue, read: Callable[[JSONObject], T]) -> T:
-    """What `read` makes of a record. Raises DamagedRecord if the value is not what was written, or if `read` can't take it."""
+    """The result of `read` for a record. Raises DamagedRecord if the value has a fault, or if `read` raises an error for it."""
     if item.fault:
         raise DamagedRecord(item.key, item.revision, item.fault)
     try:
@@ -49,7 +49,7 @@ def decode(item: KeyValue, read: Callable[[JSONObject], T]) -> T:
 
 
 def is_sound(key: str, value: bytes) -> bool:
-    """Whether a value without a checksum can be what was stored at the key: a JSON object, or the id of an installation."""
+    """Whether a value without a checksum has the right form for its key: a JSON object, or the UUID of an installation."""
     try:
         if key.startswith(INSTALLATION):
             return bool(UUID(value.decode()))

@@ -1,7 +1,7 @@
 """The store in one SQLite file. Acknowledged writes survive a power failure, at thousands of writes per second.
 
 There are two tables: `events`, the append-only log with every value, and `current`, the list of objects, with the newest event of
-each key that exists. Triggers update the second with the first.
+each key that exists. Triggers on `events` update `current`.
 
 One thread writes. It takes all queued writes, decides every compare-and-swap with an index in memory, and commits the batch with
 ONE SQL statement in autocommit mode. Every statement releases the GIL, and to get it back from a busy event loop a thread waits
@@ -52,8 +52,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# An outer join, so that an object is not missing because its event is. Values are blobs, so the cast costs nothing; it keeps a
-# value whose type was damaged from being decoded as text.
+# An outer join, so that an object whose event is lost is still listed, with a fault. Values are blobs, so the cast costs nothing;
+# it keeps a value whose type was damaged from being decoded as text.
 _VALUE_OF = "LEFT JOIN events e ON e.revision = c.revision"
 _COLUMNS = "c.key, CAST(e.value AS BLOB), c.create_revision, c.revision, e.checksum"
 _GET = f"SELECT {_COLUMNS} FROM current c {_VALUE_OF} WHERE c.key = ?"  # noqa: S608 - made of constants
@@ -86,9 +86,9 @@ WHERE e.revision > ? AND e.revision <= ? AND e.key >= ? AND e.key < ? ORDER BY e
 class SQLiteStorage:
     """A `Storage` in the file at `path`, which is created if it doesn't exist.
 
-    The file must be on a local disk (WAL needs shared memory), and one server uses it at a time. synchronous: with `normal`,
-    commits don't wait for the disk; then a power failure, but not a kill, may lose the last ones. It never damages the file, but
-    may with `off`, with which nothing waits for the disk.
+    The file must be on a local disk (WAL needs shared memory), and one server uses it at a time. synchronous: with `full`, each
+    commit waits for the disk. With `normal` it does not: a power failure, but not a kill, may lose the last commits; it never
+    damages the file. With `off`, nothing waits for the disk, and a power failure may damage the file.
     """
 
     def __init__(self, path: Path, synchronous: str = "full") -> None:
@@ -187,7 +187,7 @@ class SQLiteStorage:
         return found
 
     async def room(self) -> int | None:
-        """What is free on the disk, and in the file itself."""
+        """The bytes that are free on the disk, and in the file itself."""
         try:
             return await self._read(lambda connection: _free(connection) + shutil.disk_usage(self._path.parent).free)
         except OSError as error:
@@ -206,7 +206,7 @@ class SQLiteStorage:
         return await self._opened(self._writer).advance(revision)
 
     async def settle(self) -> None:
-        await self._opened(self._writer).advance(0)  # changes nothing, but has its turn after all writes before it
+        await self._opened(self._writer).advance(0)  # changes nothing, but the writer gets to it after all earlier writes
 
     async def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
         self._opened(self._writer)
@@ -251,7 +251,7 @@ class SQLiteStorage:
 
 
 def _free(connection: sqlite3.Connection) -> int:
-    """The bytes of the file that nothing is in, which a compaction leaves."""
+    """The bytes of the file's free pages, which a compaction leaves."""
     (pages,), (size,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("freelist_count", "page_size"))
     return int(pages) * int(size)
 

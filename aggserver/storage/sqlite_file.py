@@ -43,10 +43,10 @@ FILE_NAME = "aggserver.db"  # in the folder of --data
 
 APPLICATION_ID = 0x61676773  # "aggs", in the file's header, to recognize our files
 
-# The steps from an empty file to the newest schema. The file's user_version is the number of steps it has had; the others are run
-# when it is opened, in one transaction. A released step is never changed.  `previous` is the revision that an event replaced, 0
-# for a creation. With it lists at old revisions, history and compaction need no index over (key, revision). `value` is the last
-# column, so that scans without it do not read its pages.
+# The steps from an empty file to the newest schema. The file's user_version is the number of steps that it has had; the rest is
+# run when it is opened, in one transaction. A released step is never changed. `previous` is the revision that an event replaced,
+# 0 for a creation; because of it, lists at old revisions, history and compaction need no index over (key, revision). `value` is
+# the last column, so that scans without it do not read its pages.
 STEPS = (
     """
 CREATE TABLE events (
@@ -96,19 +96,19 @@ SELECT coalesce(
 )
 """
 
-# Size of the log (WAL) at which it is checkpointed and truncated between two reads. The writer's own checkpoint every 1,000 pages
-# keeps it at 4.3 MB (16 writers: p99 5 ms), but can't restart the log during a list, so with continuous lists never: it had 659
-# MB after 8 s of 8,600 writes per second beside lists of 100,000 objects of 2 KB. With this limit it has 32 MB beside lists of
-# 1,000 objects, 49 MB beside lists of 20,000, and up to 140 MB beside lists of 100,000, which is what is written during one such
-# list.
+# Bytes of the log (WAL) at which it is checkpointed and truncated between two reads. The writer's own checkpoint every 1,000
+# pages keeps the log at 4.3 MB (16 writers: p99 5 ms), but can't restart it during a list, and so never if lists are continuous:
+# the log had 659 MB after 8 s of 8,600 writes per second during lists of 100,000 objects of 2 KB. With this limit it has 32 MB
+# with lists of 1,000 objects, 49 MB with lists of 20,000, and up to 140 MB with lists of 100,000, which is what is written during
+# one such list.
 LOG_LIMIT = 32 << 20
-LOG_KEPT = 8 << 20  # what stays allocated after a truncation, as room for a compaction when the disk is full
+LOG_KEPT = 8 << 20  # bytes that stay allocated after a truncation, so that a compaction has room when the disk is full
 
 # Bytes per page of a new file. With SQLite's default of 4,096, an object of 2 KB and its key would leave half of a page empty.
 PAGE_SIZE = 8192
 
-# How long a truncation waits for reads of other processes (a backup, a check). Writers wait too, so after a failure it is not
-# tried again before the log has grown by LOG_LIMIT.
+# How long a truncation waits for reads of other processes (a backup, a check). Writers wait too, so after a failure the
+# truncation is not tried again before the log has grown by LOG_LIMIT.
 CHECKPOINT_WAIT_MS = 200
 
 _LOG_MAGIC = (0x377F0682, 0x377F0683)
@@ -225,8 +225,8 @@ def open_to_write(
 def _make(path: Path, steps: Sequence[str], *, lasting: bool) -> None:
     """Create an empty store, atomically. Its mode keeps other users of the machine from reading it.
 
-    lasting: whether it is on disk then. A start waits for each sync, for half a second and more where others write much. So the
-    file is synced once, as a whole, and has its log already, since SQLite syncs four times to change that.
+    lasting: whether the file is synced to disk. A start waits for each sync, for half a second or more if others write much. So
+    the file is synced once, as a whole, and is in WAL mode already, since SQLite syncs four times to change the mode later.
     """
     temporary = path.with_name(f"{path.name}.new")
     for suffix in ("", "-journal", "-wal", "-shm"):  # left by a start that was killed
@@ -275,7 +275,7 @@ def _check_log(path: Path) -> None:
             header = file.read(32)
     except FileNotFoundError:
         return
-    # A power failure may leave zeros; then no write in the log was acknowledged.
+    # A power failure may leave a log of zeros; then no write in it was acknowledged.
     if not any(header):
         return
     if not path.exists() or not path.stat().st_size:
@@ -338,13 +338,13 @@ class Checkpointer:
         connection.execute(f"PRAGMA journal_size_limit = {LOG_KEPT}")
 
     def committed(self) -> None:
-        """Call after each commit, on the writer's thread. The log's file shrinks only when it is truncated, so its size tells."""
+        """Call after each commit, on the writer's thread. Requests a truncation of the log if its file exceeds the limit."""
         if not self._due and self._size() > self._limit:
             self._due = True
             self._reader.submit(self.between_reads)
 
     def between_reads(self) -> None:
-        """Call between reads, on the reader's thread: a checkpoint that is due must not wait behind the queued reads."""
+        """Call between reads, on the reader's thread: truncates the log if that is due, without waiting for the queued reads."""
         if not self._due:
             return
         try:

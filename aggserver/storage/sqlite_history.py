@@ -39,14 +39,14 @@ logger = logging.getLogger(__name__)
 
 
 class History:
-    """For the reader's thread. `proven`: all events after this revision are verified."""
+    """The part of the history that is verified: all events after the revision `proven`. Used on the reader's thread only."""
 
     def __init__(self, newest: int) -> None:
         self.proven = newest
         self._broken = 0  # the newest revision with a damaged event; 0 if none is known
 
     def check(self, connection: sqlite3.Connection, revision: int) -> None:
-        """Returns if the history after `revision` can be used. Raises Compacted if it is compacted or damaged."""
+        """Verify the history after `revision`. Raises Compacted if it is compacted or damaged."""
         (compacted,) = connection.execute(COMPACTED).fetchone()
         if revision < compacted:
             raise Compacted(revision, compacted)
@@ -67,7 +67,7 @@ class History:
                 if jump is None:
                     self._break(after, revision)
                 if last == first:
-                    proven = min(after, jump.after)  # a later call for an older revision reads up to there
+                    proven = min(after, jump.after)  # a later call for an older revision verifies up to here
             if state != found:
                 self._break(after, revision)
             last = revision

@@ -48,7 +48,7 @@ __all__ = [
     "restore",
 ]
 
-BUMP = 1_000_000_000  # how far to raise the revision, so that it is beyond all that clients have seen: etcd's recommendation
+BUMP = 1_000_000_000  # added to the revision, so that it is beyond all that clients have seen: etcd's recommendation
 COPY_PAGES = 2048  # pages of 8 KiB between two progress lines
 TELL_EVENTS = 100_000  # events between two progress lines
 # The casts are for damaged files, where a column may have any type.
@@ -63,7 +63,7 @@ Say = Callable[[str], None]
 
 
 class DamagedError(StorageError):
-    """The store is damaged. The text has the problems and what to do."""
+    """The store is damaged. The text names the problems and says what to do."""
 
     def __init__(self, path: Path, problems: list[str]) -> None:
         told = "; ".join(problems[:MOST_PROBLEMS]) + ("; and more" if len(problems) > MOST_PROBLEMS else "")
@@ -206,8 +206,8 @@ def backup(path: Path, target: Path, say: Say) -> str:
 def restore(path: Path, source: Path, say: Say, bump: int) -> str:
     """Copy a backup to `path`, where no store may exist, with its revision raised by `bump` and without history.
 
-    Clients have seen revisions that the backup doesn't have. If the counter went back, a watch from one of these would miss what
-    is written until the counter is there again. So the revision is raised and all before it is compacted, and clients list again.
+    Clients have seen revisions that the backup doesn't have. If the counter went back, a watch from such a revision would miss
+    all writes until the counter reaches it again. So the revision is raised, all before it is compacted, and clients list again.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locked(path) as marked:
@@ -276,7 +276,7 @@ def copy(source: sqlite3.Connection, target: Path, say: Say) -> None:
 
 
 def _check_copy(source: Path, copy: Path, say: Say) -> None:
-    """Check the copy rather than the source, because the copy is what will be used. Raises DamagedError for the source."""
+    """Check the copy, because that will be used; the error names the source, which has the damage. Raises DamagedError."""
     say("checking the copy")
     try:
         check(copy, lambda line: None)

@@ -1,9 +1,10 @@
 """`aggserver storage check --repair`: copies what is undamaged to a new store, and keeps the damaged one beside it.
 
-A value is undamaged if it matches its checksum, and it is put right if only one bit of either is wrong (`checksums.py`); if that
-was all, everything is as it was. Otherwise the revisions of a key are in `current` and in its event; they are trusted if both
-agree, or if the event follows from the previous one. A lost object is not replaced by an older version of it. As after a restore
-(`sqlite_maintenance.py` has the reason), the revision is raised and all before it is compacted, so that clients list again.
+A value is undamaged if it matches its checksum, and it is put right if only one bit of either is wrong (`checksums.py`). If
+nothing else is damaged, that restores the store completely, with its history. Otherwise objects are salvaged: the revisions of a
+key are in `current` and in its event, and are trusted if both agree, or if the event follows from the previous one. A lost object
+is not replaced by an older version of it. As after a restore (`sqlite_maintenance.py` has the reason), the revision is then
+raised and all before it is compacted, so that clients list again.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ __all__ = ["repair"]
 _MOST = 1 << 62  # greater revisions are damage
 _DELETIONS = "SELECT revision FROM events INDEXED BY tombstones WHERE value IS NULL ORDER BY revision"
 _COMPACTION = "SELECT revision, state FROM compaction ORDER BY rowid"
-MOST_NAMED = 20  # objects named in the last line, of those removed and of those put back; the lines before it name all
+MOST_NAMED = 20  # removed objects, and objects put back, that the last line names; the lines before it name all
 
 
 class _Event(NamedTuple):
@@ -82,9 +83,9 @@ def _repair(path: Path, marked: int, say: Say) -> str:
 
 
 def _put_right(path: Path, fresh: Path, say: Say) -> tuple[str, str] | None:
-    """Make a copy in which single wrong bits of values are put right, what was done, and what became of the revisions.
+    """Make a copy in which single wrong bits of values are put right. Returns texts: what was done, and what became of revisions.
 
-    None if that is not all that is wrong; then there is no copy. Nothing is lost this way, neither an object nor history.
+    Returns None, without a copy, if more is damaged. Nothing is lost this way, neither an object nor history.
     """
     try:
         os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -140,7 +141,7 @@ def _free(path: Path) -> Path:
 
 
 class _Salvage:
-    """Decides which objects are kept: `kept` has key and create revision by the event's revision, `removed` the reason by key."""
+    """Decides which objects are kept. `kept`: event's revision -> (key, create revision). `removed`: key -> reason."""
 
     def __init__(self, source: sqlite3.Connection) -> None:
         self.kept: dict[int, tuple[str, int]] = {}
@@ -171,7 +172,7 @@ class _Salvage:
         for revision, key, created, previous, value, stated, checksum in _readable(source, EVENTS):
             deleted = value is None
             if revision <= self._compacted:
-                chained = True  # the state of the first event after the compaction verifies them together
+                chained = True  # the state of the first event after the compaction verifies all events before it together
                 stated = next_state(state, key, revision, created, 0, deleted=deleted)
             else:
                 if before <= self._compacted:
@@ -272,7 +273,7 @@ def _fill(target: sqlite3.Connection, source: sqlite3.Connection, salvage: _Salv
 
 
 def _readable(connection: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
-    """The rows of an ordered query up to a damaged page, and those after it, which are read in reverse order from the end."""
+    """The rows of an ordered query before a damaged page, then those after it, which are read in reverse order from the end."""
     last: tuple[Any, ...] | None = None
     try:
         for row in connection.execute(query):

@@ -1,8 +1,8 @@
 """One watch on a cacher: its pending events and its end.
 
 `Cacher.watch` makes it, and the request's handler iterates it. The cacher only appends events and wakes it, so a slow client does
-not delay others. Its watch is closed when too many events are pending, or when their objects are no longer in the cache's window
-and would be in memory for this watch only. The client then resumes from the last resourceVersion it received.
+not delay others. The watch of a slow client is closed when too many events are pending, or when their objects are no longer in
+the cache's window and would be in memory for this watch only. The client then resumes from the last resourceVersion it received.
 Source: k8s.io/apiserver pkg/storage/cacher/cache_watcher.go, v0.36.3.
 """
 
@@ -18,7 +18,7 @@ from aggserver.storage.past import PART_BYTES, Past
 
 __all__ = ["CacheWatcher", "WatchHub"]
 
-MAX_PENDING = 16 * 1024  # events: ten seconds of the fastest writers; upstream closes a watch after 1,000 and 50 ms
+MAX_PENDING = 16 * 1024  # events: ten seconds of the fastest writers; upstream closes a watch after 1,000 events and 50 ms
 MAX_PENDING_BYTES = 16 << 20  # of objects in pending events, which may be shared with other slow watches
 BATCH_BYTES = PART_BYTES  # of objects per batch, which the handler sends as one piece, encoded for each watch
 
@@ -26,7 +26,7 @@ T = TypeVar("T", bound=Cached)
 
 
 class WatchHub(Protocol[T]):
-    """What a watch needs of the cacher."""
+    """The interface of the cacher to a watch."""
 
     def join(self, watcher: CacheWatcher[T]) -> None:
         """Offer live events to the watch, because it has got all past ones."""
@@ -47,7 +47,7 @@ class CacheWatcher(Generic[T]):
     __slots__ = ("_bytes", "_error", "_feed", "_first", "_over", "_past", "_pending", "_waiter", "matches", "prefix")
 
     def __init__(self, prefix: str, matches: Callable[[T], bool] | None, feed: WatchHub[T], past: Past[T] | None) -> None:
-        """past: the events to deliver first. Without it the feed must offer live events from the start."""
+        """past: the events to deliver first. Without it `feed` must offer live events from the start."""
         self.prefix = prefix
         self.matches = matches
         self._feed = feed
@@ -60,7 +60,7 @@ class CacheWatcher(Generic[T]):
         self._error: StorageError | None = None
 
     async def look_ahead(self) -> None:
-        """Read the first part of the past now, so that Compacted is raised here. Raises StorageError."""
+        """Read the first part of the past now, so that errors such as Compacted are raised here. Raises StorageError."""
         if self._past is not None:
             self._first = await self._earlier(self._past)
 

@@ -1,8 +1,8 @@
 """Checks of permissions: `authorizer.group('apps').resource('deployments').namespace('x').check('create').allowed()`.
 
-`Authorizer` is the value of the variable `authorizer`. Its `decide` answers a `Check`. Who has to ask a cluster can't wait for
-the answer within an expression: `decide` then raises an exception that is no CELError and so ends the evaluation whatever
-operators are around it, and the expression is evaluated again when the answer is known.
+`Authorizer` is the value of the variable `authorizer`. Its `decide` answers a `Check`. A caller that must ask a cluster can't
+wait for the answer within an expression. Its `decide` raises an exception that is no CELError, which no operator catches, so the
+evaluation ends; once the answer is known, the caller evaluates the expression again.
 Source: k8s.io/apiserver pkg/cel/library/authz.go, v0.36.3.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["IMPLEMENTATIONS", "Authorizer", "Check", "Decision", "ResourceCheck"
 
 
 class Check(NamedTuple):
-    """What is asked. service_account: (namespace, name) to ask for; None for the user of the request.
+    """A question to the authorizer. service_account: (namespace, name) to ask about; None for the user of the request.
 
     path: of a request for no resource, '' otherwise. Resources are asked for in any version (`*`).
     """

@@ -40,7 +40,7 @@ class IP(Opaque):
 
 
 def print_address(address: Address) -> str:
-    """As Go prints it: an IPv4-mapped IPv6 address has dots."""
+    """The address as Go prints it: an IPv4-mapped IPv6 address has dots."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return f"::ffff:{mapped}" if mapped is not None else str(address)
 
@@ -59,7 +59,7 @@ def parse_ip(text: str) -> IP:
 
 
 def read_address(text: str) -> tuple[Address, str]:
-    """netip.ParseAddr: an address and its zone. Raises ValueError."""
+    """Parse an address and its zone, as Go's netip.ParseAddr. Raises ValueError."""
     try:
         first, second, third, fourth = text.split(".", 4)
         return IPv4Address(_OCTETS[first] << 24 | _OCTETS[second] << 16 | _OCTETS[third] << 8 | _OCTETS[fourth]), ""

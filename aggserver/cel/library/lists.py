@@ -44,7 +44,7 @@ def _comparable(items: list[Any]) -> list[Any]:
 
 
 def _order(left: Any, right: Any) -> int | None:
-    """-1, 0 or 1; None where there is no order, e.g. for NaN: these functions ignore that, as upstream."""
+    """-1, 0 or 1; None if there is no order, e.g. for NaN, which is no error in these functions, as in upstream."""
     try:
         return compare(left, right, "")
     except EvaluationError:

@@ -21,7 +21,7 @@ class QuantityValue(Opaque):
     type_name: ClassVar[str] = "kubernetes.Quantity"
     amount: Quantity
     is_computed: bool = False
-    """Whether it is the result of an addition or subtraction: upstream returns a pointer then, to which `==` can't compare."""
+    """Whether it is the result of an addition or subtraction: upstream returns a pointer then, which `==` can't compare."""
 
     def equals(self, other: object) -> bool:
         if not isinstance(other, QuantityValue) or other.is_computed:

@@ -55,12 +55,12 @@ class URL(Opaque):
 
 
 def check_request_uri(text: str) -> None:
-    """url.ParseRequestURI. Raises ValueError."""
+    """Check a URL as Go's url.ParseRequestURI. Raises ValueError with Go's message."""
     _parse(text, text, is_request=True)
 
 
 def parse(text: str) -> URL:
-    """url.Parse. Raises ValueError."""
+    """Parse a URL as Go's url.Parse. Raises ValueError with Go's message."""
     address, _, fragment = text.partition("#")
     found = _parse(text, address, is_request=False, fragment=fragment)
     _check_escapes(text, fragment)

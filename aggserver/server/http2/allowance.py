@@ -1,6 +1,6 @@
 """How many frames without effect a client may send on one connection: a token bucket.
 
-Anybody may open a connection, and a control frame costs its sender nothing. What a client usefully does earns credit.
+Anybody may open a connection, and a control frame costs its sender nothing. Useful frames earn credit.
 Source: the token bucket of nghttp2 1.57 (nghttp2_ratelim).
 """
 
@@ -12,22 +12,22 @@ from jh2.exceptions import DenialOfServiceError
 
 __all__ = ["CREDIT_PER_DATA", "CREDIT_PER_RESPONSE", "Allowance"]
 
-# Frames without effect: how many at once, and how many a second in the long run. nghttp2's figures. Go counts only those whose
-# answers the client does not read (10,000), since it has other processors for its other connections.
+# The most frames without effect at once, and per second in the long run: nghttp2's figures. Go counts only frames whose answers
+# the client does not read (10,000), since it has other processors for its other connections.
 USELESS_BURST = 1000
 USELESS_PER_SECOND = 33
 
-# Useful work earns credit. A response pays for the PRIORITY, WINDOW_UPDATEs and RST_STREAM that may come with its request; DATA
-# of ours pays for two WINDOW_UPDATEs, and one more for every KB (Go's client sends two for 4 KB).
+# A response earns credit for the PRIORITY, WINDOW_UPDATEs and RST_STREAM that may come with its request; DATA that we send earns
+# credit for two WINDOW_UPDATEs, and one more for every KB (Go's client sends two for 4 KB).
 CREDIT_PER_RESPONSE = 4
 CREDIT_PER_DATA = 2
 BYTES_PER_CREDIT = 1024
 
-# Credit that is kept until it is spent. Hundreds of watches on one connection are sent a batch each before the client's
-# WINDOW_UPDATEs for the first arrive, so it must cover all that is on its way: a window's worth for a thousand streams.
+# The most credit that is kept until it is spent. Hundreds of watches on one connection may be sent a batch each before the
+# client's WINDOW_UPDATEs for the first one arrive, so the credit must cover all data on its way: a window for a thousand streams.
 MOST_EARNED = 64 * 1024
 
-# A request's body may come in small frames, but not in empty ones only.
+# A request's body earns one credit for so many bytes, so that it may come in small frames, but not in empty ones only.
 BODY_BYTES_PER_CREDIT = 64
 
 

@@ -4,9 +4,9 @@ Clients multiplex watches and writes on one connection for hours. So no request 
 - A stream that is malformed, exceeds the limit, fails half-way, or sends data after its early response is reset alone.
 - A body that the application has not read is bounded by flow control: the window opens as the body is consumed.
 - Other connections get a turn between the frames of one, and a client that sends too many frames without effect is cut off.
-- At shutdown, and after a response with `connection: close` (to a client that nobody vouched for), GOAWAY tells the client to
-  open its next stream elsewhere. A stream that crosses the GOAWAY is refused, which the client may retry. The connection ends
-  with its last response.
+- At shutdown, and after a response with `connection: close` (to an unauthenticated client), GOAWAY makes the client open its
+  next stream elsewhere. A stream that crosses the GOAWAY is refused, and the client may retry it. The connection ends with its
+  last response.
 Priorities are ignored, as RFC 9113 allows.
 Sources: RFC 9113; limits of k8s.io/apiserver pkg/server/secure_serving.go and golang.org/x/net/http2/server.go, v0.36.3.
 """
@@ -41,13 +41,13 @@ from aggserver.server.requests import ASGIApp, Inbox, Requests
 
 __all__ = ["HTTP2"]
 
-# A client that opens streams and resets them at once leaves requests behind that it no longer counts (CVE-2023-44487). Like Go,
-# we end a connection with 4 times as many requests as it may have streams.
+# If a client opens streams and resets them at once, their requests still run but do not count as its streams (CVE-2023-44487).
+# Like Go, we end a connection that has 4 times as many requests as it may have streams.
 MAX_REQUESTS_PER_CONNECTION = 4 * MAX_STREAMS
 
 
 class HTTP2:
-    """The server's side of one connection. scope: what the scopes of all its requests have in common, `state` included."""
+    """The server's side of one connection. scope: the part that the ASGI scopes of all its requests share, with `state`."""
 
     def __init__(self, app: ASGIApp, requests: Requests, wire: Wire, scope: dict[str, Any]) -> None:
         self._app = app
@@ -76,9 +76,9 @@ class HTTP2:
         self._sender.flush()
 
     async def receive(self, data: bytes) -> bool:
-        """Handles what the client sent. False when nothing more is to be read from this connection.
+        """Handle bytes from the client. Returns False when nothing more is to be read from this connection.
 
-        Yields to other connections in between and at the end: a reader with more data at hand would never do so.
+        Yields to other connections in between and at the end, since a reader that has more data would never yield.
         """
         more = self._take(data)
         while more:
@@ -103,7 +103,7 @@ class HTTP2:
         return more and not self._over
 
     def closed(self) -> None:
-        """The connection is gone: tells every request that its client has disconnected."""
+        """Call when the connection is gone: notifies every request that its client has disconnected."""
         self._over = True
         for stream in tuple(self._streams.values()):
             self.lose(stream)
@@ -178,7 +178,7 @@ class HTTP2:
     # What streams call
 
     def forget(self, stream: Stream) -> None:
-        """The stream is answered, or needs no answer. A client that still sends its body is told to stop (RFC 9113, 8.1)."""
+        """Forget a stream that has ended. A client that still sends the request's body gets RST_STREAM (RFC 9113, 8.1)."""
         self._streams.pop(stream.id, None)
         if not self.protocol.forget(stream.id):
             self._sender.reset(stream.id, ErrorCodes.NO_ERROR)
@@ -187,6 +187,6 @@ class HTTP2:
             self._wire.idle(True)
 
     def lose(self, stream: Stream) -> None:
-        """The stream's client is gone."""
+        """End a stream whose client is gone."""
         stream.lose()
         self.forget(stream)

@@ -1,6 +1,6 @@
 """The checks of a header block that RFC 7541 demands and jh2's decoder leaves out. Pure.
 
-A truncated block, moreover, would make the decoder panic, which writes a trace to the standard error.
+Without these checks, a truncated block would also make the decoder panic, which writes a trace to the standard error.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from jh2.hpack.huffman_constants import REQUEST_CODES_LENGTH
 
 __all__ = ["CompressionError", "HuffmanString", "check_padding", "huffman_strings"]
 
-# Bits of the lengths and indices in a header block.
+# The most bits of a length or index in a header block.
 _INTEGER_BITS = 28
 
 _HUFFMAN_BITS = bytes(REQUEST_CODES_LENGTH[:256])
@@ -78,7 +78,10 @@ def _integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
 
 
 def check_padding(strings: list[HuffmanString], headers: list[tuple[bytes, bytes]]) -> None:
-    """A Huffman-coded string is padded with ones (RFC 7541, 5.2). headers: the block, decoded. Raises CompressionError."""
+    """Check that Huffman-coded strings are padded with ones (RFC 7541, 5.2).
+
+    headers: the decoded block. Raises CompressionError.
+    """
     for field, part, length, last in strings:
         ones = (1 << (8 * length - sum(headers[field][part].translate(_HUFFMAN_BITS)))) - 1
         if last & ones != ones:

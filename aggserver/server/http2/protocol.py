@@ -34,11 +34,11 @@ from aggserver.server.requests import STREAM_WINDOW
 
 __all__ = ["FRAMES_PER_TURN", "MAX_STREAMS", "LimitedConnection"]
 
-# Upstream's number for aggregated servers (pkg/server/options/recommended.go): the aggregator sends everybody's watches down one
-# connection. kube-apiserver itself has 100.
+# Upstream's number for aggregated servers (pkg/server/options/recommended.go): the aggregator sends the watches of all its
+# clients on one connection. kube-apiserver itself has 100.
 MAX_STREAMS = 1000
 
-# Bytes of bodies that may wait for their applications on one connection.
+# The most bytes of requests' bodies on one connection that may wait for the application.
 CONNECTION_WINDOW = 100 * STREAM_WINDOW
 
 MAX_FRAME_SIZE = STREAM_WINDOW
@@ -47,11 +47,11 @@ MAX_HEADER_LIST = 64 * 1024  # bytes; bearer tokens, selectors and X-Remote-Extr
 # Frames of one connection that are handled before other connections get a turn: about a millisecond. Go has a goroutine for each.
 FRAMES_PER_TURN = 64
 
-# How many closed streams are remembered, with how they ended, to tell late trailers from wrong ones. (DATA, WINDOW_UPDATE and
-# RST_STREAM are accepted on any closed stream.) These are 35 KB; jh2's own number is 65,536, which is 9 MB.
+# How many closed streams are remembered, with how they ended, to distinguish late trailers from wrong ones. (DATA, WINDOW_UPDATE
+# and RST_STREAM are accepted on any closed stream.) They take 35 KB; jh2's own number is 65,536, which takes 9 MB.
 MAX_CLOSED_STREAMS = 256
 
-# Bytes of the table that compresses our headers, at most, whatever the client allows: responses have much the same headers.
+# The most bytes of the table that compresses our headers, even if the client allows more: most responses have the same headers.
 # Go's number (MaxEncoderHeaderTableSize).
 ENCODER_TABLE = 4096
 
@@ -85,7 +85,7 @@ class _Frames(FrameBuffer):  # type: ignore[misc]
 
     def _count(self, kind: int, flags: int, length: int) -> None:
         if kind == _HEADERS:
-            return  # its outcome counts instead: a response, a refusal, a reset
+            return  # the outcome of this frame counts instead: a response, a refusal or a reset
         if kind == _DATA:
             self._allowance.earn(length // BODY_BYTES_PER_CREDIT)
             cost = 0 if flags & _END_STREAM else 1
@@ -128,12 +128,12 @@ class LimitedConnection(H2Connection):  # type: ignore[misc]
         self.decoder.max_header_list_size = MAX_HEADER_LIST
 
     def initiate(self) -> None:
-        """Puts our preface into the data to send."""
+        """Add our connection preface to the data to send."""
         self.initiate_connection()
         self.increment_flow_control_window(CONNECTION_WINDOW - self.inbound_flow_control_window)
 
     def receive(self, data: bytes) -> tuple[list[Event], bool]:
-        """Adds bytes, and handles up to FRAMES_PER_TURN frames.
+        """Add bytes from the client, and handle up to FRAMES_PER_TURN frames.
 
         Returns their events, and whether more frames wait for a call with b"". Raises ProtocolError; a GOAWAY is then among the
         data to send.
@@ -203,7 +203,7 @@ class LimitedConnection(H2Connection):  # type: ignore[misc]
     def _receive_headers_frame(self, frame: HeadersFrame) -> tuple[list[Any], list[Event]]:
         """As jh2 does, with the checks that its decoder leaves out, and without its count of the open streams.
 
-        jh2 walks all streams at each request, and ends the connection where there are too many; `connection.py` refuses the
+        jh2 counts all streams at each request, and ends the connection if there are too many; `connection.py` refuses only the
         stream.
         """
         strings = huffman_strings(frame.data)
@@ -222,7 +222,7 @@ class LimitedConnection(H2Connection):  # type: ignore[misc]
         return frames, events + received
 
     def _receive_settings_frame(self, frame: SettingsFrame) -> tuple[list[Any], list[Event]]:
-        """jh2 would keep settings of any number, and a table of any size."""
+        """As jh2 does, but unknown settings are dropped and the table's size is limited: jh2 would keep any number and size."""
         frame.settings = known = {code: value for code, value in frame.settings.items() if code in _KNOWN_SETTINGS}
         if known.get(SettingCodes.HEADER_TABLE_SIZE, 0) > ENCODER_TABLE:
             known[SettingCodes.HEADER_TABLE_SIZE] = ENCODER_TABLE

@@ -1,4 +1,4 @@
-"""The header block of an HTTP/2 request as the part of an ASGI scope that is the request's own. Pure.
+"""The header block of an HTTP/2 request, as the request's own part of an ASGI scope. Pure.
 
 Source: RFC 9113, 8.2 and 8.3.
 """
@@ -22,7 +22,9 @@ _TE_VALUES = frozenset({b"", b"trailers"})
 
 
 def scope_of(block: Iterable[tuple[bytes, bytes]]) -> dict[str, Any] | None:
-    """method, path, raw_path, query_string and headers; None for a malformed request, and for CONNECT, which has no path."""
+    """A scope with method, path, raw_path, query_string and headers; None for a malformed request, and for CONNECT, which has no
+    path.
+    """
     pseudo: dict[bytes, bytes] = {}
     headers: list[tuple[bytes, bytes]] = []
     for name, value in block:

@@ -1,4 +1,4 @@
-"""What leaves on one HTTP/2 connection: response heads and bodies, as far as flow control and the socket allow.
+"""Sends response heads and bodies on one HTTP/2 connection, as far as flow control and the socket allow.
 
 A body is sent by the request's own task, which waits when the client's window or the socket's buffer is full: there is no queue
 of pieces and no sending task. A stream whose client takes nothing for STALL_SECONDS is reset, so that no response is held for
@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 # Bytes of a body that are written before other requests get a turn.
 WRITE_BYTES = 64 * 1024
 
-# Headers whose value is new in nearly every response. They are kept out of the compression table, where each would push out
-# another.
+# Headers whose value is new in nearly every response. They are kept out of the compression table, where each would replace
+# another header.
 UNIQUE_HEADERS = frozenset({b"audit-id", b"content-length", b"etag"})
 
 # How an application says that the connection is to end with this response. HTTP/2 has no such header and uses GOAWAY; Go's server
@@ -42,10 +42,10 @@ class Wire(Protocol):
     def write(self, data: bytes) -> None: ...
 
     async def drain(self) -> None:
-        """Waits while the socket has too much unsent. Raises nothing."""
+        """Wait while the socket has too many unsent bytes. Raises nothing."""
 
     def idle(self, is_idle: bool) -> None:
-        """Whether no request is in progress. Called when a request begins, and when the last one has ended."""
+        """Take note of whether no request is in progress. Called when a request begins, and when the last one has ended."""
 
     def date(self) -> list[tuple[bytes, bytes]]:
         """The Date header."""
@@ -58,11 +58,11 @@ class OpenStream(Protocol):
     closed: bool
 
     def stalled(self) -> None:
-        """Its client has taken nothing for STALL_SECONDS. Must close the stream, and must not raise."""
+        """Called when the stream's client has taken nothing for STALL_SECONDS. Must close the stream, and must not raise."""
 
 
 class Sender:
-    """Sends on one connection. jh2 keeps the windows, and this the tasks that wait for them to open."""
+    """Sends on one connection. jh2 keeps the flow-control windows, and this class the tasks that wait for them to open."""
 
     def __init__(self, protocol: LimitedConnection, wire: Wire, loop: asyncio.AbstractEventLoop) -> None:
         self._protocol = protocol
@@ -75,7 +75,7 @@ class Sender:
             self._wire.write(data)
 
     def head(self, stream_id: int, status: int, headers: list[tuple[bytes, bytes]], *, ended: bool) -> None:
-        """Encodes a response's head; it leaves with the next `flush`. Raises ProtocolError if the stream is closed."""
+        """Encode a response's head; the next `flush` sends it. Raises ProtocolError if the stream is closed."""
         if CLOSE in headers:
             headers = [pair for pair in headers if pair != CLOSE]
         block = [(b":status", b"%d" % status)]
@@ -85,7 +85,7 @@ class Sender:
         self._protocol.allowance.earn(CREDIT_PER_RESPONSE)
 
     async def body(self, stream: OpenStream, data: bytes, *, ended: bool) -> None:
-        """Sends a part of a response's body; `ended`: and the end of the stream. Waits for the client's window and the socket.
+        """Send a part of a response's body, the last one if `ended`. Waits for the client's window and the socket.
 
         Raises ProtocolError if the stream or the connection is closed.
         """
@@ -107,7 +107,7 @@ class Sender:
                 return
 
     async def _room(self, stream: OpenStream, stalls_at: float) -> None:
-        """Waits until `wake`, which may come before there is room."""
+        """Wait until `wake` is called, which may happen before there is room."""
         self.flush()
         waiter = self._waiting[stream.id] = self._loop.create_future()
         timer = self._loop.call_at(stalls_at, self._stalled, stream)
@@ -123,18 +123,18 @@ class Sender:
         stream.stalled()
 
     def wake(self, stream_id: int) -> None:
-        """The stream's window may have room now, or the stream is closed."""
+        """Wake the stream's task: its window may have room now, or the stream is closed."""
         waiter = self._waiting.get(stream_id)
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
     def wake_all(self) -> None:
-        """The connection's window may have room now, or the windows of all streams."""
+        """Wake all tasks: the connection's window, or the windows of all streams, may have room now."""
         for stream_id in self._waiting:
             self.wake(stream_id)
 
     def reset(self, stream_id: int, code: ErrorCodes) -> None:
-        """Sends RST_STREAM. Does nothing where stream or connection are closed."""
+        """Send RST_STREAM. Does nothing if the stream or the connection is closed."""
         try:
             self._protocol.reset_stream(stream_id, code)
         except ProtocolError:
@@ -142,7 +142,7 @@ class Sender:
         self.flush()
 
     def consumed(self, stream_id: int, size: int) -> None:
-        """The application has read `size` bytes of a request's body: the client may send as many more."""
+        """Let the client send `size` more bytes of a request's body, because the application has read as many."""
         try:
             self._protocol.acknowledge_received_data(size, stream_id)
         except ProtocolError:

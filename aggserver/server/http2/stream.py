@@ -17,20 +17,20 @@ __all__ = ["Stream", "StreamOwner"]
 
 
 class StreamOwner(Protocol):
-    """What a stream asks of its connection."""
+    """The interface of the connection to its streams."""
 
     def forget(self, stream: Stream) -> None:
-        """The stream has ended."""
+        """Called when the stream has ended."""
 
     def lose(self, stream: Stream) -> None:
-        """The stream's client is gone."""
+        """Called when the stream's client is gone."""
 
     def goodbye(self) -> None:
         """Sends GOAWAY: no more streams on this connection."""
 
 
 class Stream:
-    """`inbox` is what the application receives from. `closed`: nothing is sent any more."""
+    """One stream. `inbox`: the queue from which the application receives. `closed`: nothing more is sent."""
 
     __slots__ = ("_connection", "_head", "_is_head", "_sender", "closed", "id", "inbox")
 
@@ -44,12 +44,12 @@ class Stream:
         self.closed = False
 
     async def send(self, message: Message | None) -> None:
-        """ASGI's `send`; None when the application has returned."""
+        """ASGI's `send`. message: None when the application has returned."""
         if message is not None and message["type"] == "http.response.start":
             self._head = message  # leaves with the first part of the body: one write, and often one TLS record
             return
-        # GOAWAY follows the response: some clients would not read a response behind it. It is sent to a client that is gone, too,
-        # or a client could avoid it by a reset.
+        # GOAWAY follows the response: some clients would not read a response behind it. It is sent even if the stream was reset;
+        # otherwise a client could avoid it by a reset.
         is_last = self._head is not None and CLOSE in self._head["headers"]
         try:
             if self.closed:
@@ -80,7 +80,7 @@ class Stream:
             self._finished()
 
     def _abandoned(self) -> None:
-        """The application returned half-way. Without a reset the client would wait for the rest for ever."""
+        """Reset the stream because the application returned half-way: otherwise the client would wait for the rest for ever."""
         self._sender.reset(self.id, ErrorCodes.INTERNAL_ERROR)
         self._finished()
 
@@ -90,11 +90,11 @@ class Stream:
             self._connection.forget(self)
 
     def stalled(self) -> None:
-        """The sender has reset the stream, because its client took nothing."""
+        """Called when the sender has reset the stream, because its client took nothing."""
         self._connection.lose(self)
 
     def lose(self) -> None:
-        """Sends nothing more, and tells the application that its client is gone."""
+        """Send nothing more, and notify the application that its client is gone."""
         self.closed = True
         self.inbox.put({"type": "http.disconnect"})
         self._sender.wake(self.id)
