@@ -67,7 +67,7 @@ class ResourceObjects(Protocol):
         """The resource in all its versions that have the subresource ('' for the resource itself), served or not."""
 
     async def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
-        """The object in another version; `obj` stays as it is. Raises StatusError."""
+        """The object in another version; `obj` is not changed. Raises StatusError."""
 
     def type_of(self, target: Target) -> Atom:
         """The type of the objects in a version, by which they are merged."""
@@ -191,7 +191,7 @@ class Mutating(Protocol):
 @runtime_checkable
 class Validating(Protocol):
     async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
-        """`obj` is the object to be stored, None for a deletion, and `old` the one it replaces. Raises StatusError to reject."""
+        """Check a write. obj: to be stored, None for a deletion. old: the object it replaces. Raises StatusError to reject."""
 
 
 @runtime_checkable

@@ -58,7 +58,7 @@ class RuleWithOperations:
         )
 
     def matches(self, attributes: Attributes, target: Target) -> bool:
-        """target: the version of the requested resource to look for."""
+        """Whether the rule matches the request. target: the resource in the version to look for."""
         return (
             _holds(self.operations, attributes.operation)
             and _holds(self.groups, target.group)
@@ -111,12 +111,12 @@ class Criteria:
 
     @classmethod
     def of_webhook(cls, webhook: Mapping[str, Any]) -> Criteria:
-        """webhook: an entry of `webhooks`. One without rules matches nothing."""
+        """The criteria of a webhook. Without rules it matches nothing."""
         return cls._parse(webhook, _rules(webhook.get("rules")), ())
 
     @classmethod
     def of_resources(cls, resources: Mapping[str, Any]) -> Criteria:
-        """resources: a MatchResources of a policy or binding. One without resourceRules matches all resources."""
+        """The criteria of the MatchResources of a policy or binding. Without resourceRules they match all resources."""
         return cls._parse(
             resources, _rules(resources.get("resourceRules")) or None, _rules(resources.get("excludeResourceRules"))
         )

@@ -5,8 +5,8 @@ and kube-controller-manager agree. Creations that arrive while a write is under 
 if the object then can't be stored, or is deleted, kube-controller-manager corrects it when it counts again. Only creations are
 counted, and those of a dry run are checked but not counted.
 
-Upstream gives up after three conflicts. This plugin makes more attempts, and reads the quota again before each: with several
-replicas, conflicts are normal.
+Upstream gives up after three conflicts. This plugin makes more attempts, and reads the quota again after each conflict: with
+several replicas, conflicts are normal.
 Source: k8s.io/apiserver pkg/admission/plugin/resourcequota/{admission,controller,resource_access}.go, v0.36.3.
 """
 
@@ -118,7 +118,7 @@ class ResourceQuota:
             del self._waiting[namespace]
 
     async def _decide(self, namespace: str, creations: Sequence[_Creation]) -> errors.StatusError | None:
-        """Count the creations, and settle those that are refused or need no write. Returns the result of the others."""
+        """Count the creations, and settle those that are refused or need no write. Returns the error of the others, if any."""
         names: Iterable[str] = list(self._quotas.within(namespace))
         for attempt in itertools.count(1):
             known = self._quotas.within(namespace)

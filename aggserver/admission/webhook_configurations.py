@@ -67,7 +67,7 @@ class Webhook:
 
 
 class Entry(NamedTuple):
-    """position: of the webhook among all those of its kind, for audit annotations."""
+    """A webhook, and its position among all webhooks of its kind, for audit annotations."""
 
     position: int
     webhook: Webhook

@@ -139,7 +139,7 @@ def _validation(validation: JSONMapping, path: Path, expressions: Expressions) -
 
 
 def _annotations(annotations: Sequence[JSONMapping], path: Path, expressions: Expressions, name: str) -> Errors:
-    """name: the policy's, which is part of the keys."""
+    """The errors of auditAnnotations. name: of the policy, which is part of their keys."""
     if len(annotations) > _MAX_ANNOTATIONS:
         yield invalid(path, _internal_text(annotations), f"must not have more than {_MAX_ANNOTATIONS} auditAnnotations")
     seen: set[str] = set()

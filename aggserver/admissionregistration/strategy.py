@@ -45,7 +45,7 @@ _KEPT_BY_STATUS = (
 
 @dataclass(frozen=True)
 class RegistrationKind:
-    """content: the member whose changes increment the generation. validate: (object, old object or None) -> errors, except for
+    """One kind. content: the member whose changes increment the generation. validate: (object, old or None) -> errors, except for
     those of metadata and status. set_defaults: in place, for an object that fits its type.
     """
 

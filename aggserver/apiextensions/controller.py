@@ -46,7 +46,7 @@ _WRITE = WriteOptions(field_manager="aggserver", bounded=False)
 
 
 class DefinitionController:
-    """store: of the definitions. clock: seconds since the epoch. migrations: None to leave stored objects as they are.
+    """The controller. store: of the definitions. clock: seconds since the epoch. migrations: None to not migrate stored objects.
 
     is_built_in: whether a group has built-in kinds.
     """

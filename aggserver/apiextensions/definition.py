@@ -95,7 +95,7 @@ class WebhookClient:
 
 @dataclass(frozen=True, slots=True)
 class ConversionSettings:
-    """webhook: None for the strategy None, which changes only apiVersion.
+    """How objects are converted. webhook: None for the strategy None, which changes only apiVersion.
 
     rules: the text of the annotation with conversion rules, '' if there is none; rules take precedence over the webhook.
     """
@@ -107,7 +107,7 @@ class ConversionSettings:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """versions: in the manifest's order, with unique names; exactly one has `storage`.
+    """A definition. versions: in the manifest's order, with unique names; exactly one has `storage`.
 
     preserve_unknown_fields: whether nothing is pruned; only in definitions from before v1.
     """

@@ -43,7 +43,7 @@ _RETRY = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """content: its digest. changed: whether there was other content before, so that older watches must not resume."""
+    """content: digest of the content. changed: whether there was other content before, so that older watches must not resume."""
 
     key: str
     revision: int

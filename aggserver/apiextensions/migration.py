@@ -112,7 +112,7 @@ class _Progress:
 
 
 class Migrator:
-    """clock: monotonic, in seconds. wait: seconds before each migration. limits: None for no pauses."""
+    """Migrates definitions. clock: monotonic, in seconds. wait: seconds before each migration. limits: None for no pauses."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ ANNOTATION = "aggserver.io/deletion-protection"
 
 
 class DefinitionProtection:
-    """count: returns how many objects a definition has. everywhere: whether to protect all definitions without "false"."""
+    """count: returns how many objects a definition has. everywhere: protect all definitions whose annotation is not "false"."""
 
     def __init__(self, count: Callable[[str], Awaitable[int]], *, everywhere: bool) -> None:
         self._count = count

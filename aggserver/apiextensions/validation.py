@@ -151,7 +151,7 @@ def _approval(crd: JSONMapping, old: JSONMapping | None) -> Errors:
 
 
 def _spec(spec: JSONMapping, old: JSONMapping | None, rule_options: RuleOptions) -> Errors:
-    """old: the previous definition, None on create."""
+    """The errors of the spec. old: the previous definition, None on create."""
     old_spec = None if old is None else member(old, "spec", {})
     versions, preserves = member(spec, "versions", []), member(spec, "preserveUnknownFields", False)
     common, options = Facets.in_common(versions), SchemaOptions.of(spec, old_spec, rule_options)

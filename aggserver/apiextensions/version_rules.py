@@ -196,7 +196,7 @@ def _selectable_field(node: JSONMapping | None, path: Path, text: str) -> Errors
 
 
 def _had_as_many(version: JSONMapping, old: JSONMapping | None) -> bool:
-    """Whether the version had the same selectable fields before the limit existed; these stay valid while unchanged."""
+    """Whether the version had the same selectable fields before, which remain valid even if they exceed the limit."""
     fields = member(version, "selectableFields", [])
     return any(member(each, "selectableFields", []) == fields for each in _before(version, old))
 

@@ -1,7 +1,7 @@
 """AccountTokens: the user of a bearer token, for a server that signs the tokens of ServiceAccounts itself.
 
 A signature is verified once. Later requests with the token only check the time and the present state of the objects that it is
-bound to: a token is refused as soon as its ServiceAccount is deleted, while kube-apiserver accepts it for another ten seconds.
+bound to: a token is refused as soon as its ServiceAccount is deleted, while kube-apiserver accepts it for up to ten seconds more.
 Source: k8s.io/kubernetes pkg/serviceaccount/jwt.go, pkg/kubeapiserver/authenticator/config.go, v1.36.3.
 """
 
@@ -65,7 +65,7 @@ class _Verified:
 
 
 class AccountTokens:
-    """keys: verify the signatures of tokens. issuers: whose tokens are accepted. audiences: of this server.
+    """Finds the user of a token. keys: to verify signatures. issuers: whose tokens are accepted. audiences: of this server.
 
     clock: seconds since the epoch.
     """

@@ -131,7 +131,8 @@ class Authenticator:
         knew_all_cas: bool = True,
         for_anyone: bool = False,
     ) -> Outcome:
-        """`now` in seconds since the epoch, for certificates. knew_all_cas: whether all CAs were known when the connection began.
+        """Find the user of a request. now: in seconds since the epoch. knew_all_cas: whether all CAs were known when the
+        connection began.
 
         for_anyone: whether the user makes no difference, as for health checks. Raises StatusError 401, and 503 if the user can't
         be determined yet on this connection.

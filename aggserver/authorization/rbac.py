@@ -144,7 +144,7 @@ class Policy:
     """Roles and bindings, to be kept current by `put` and `remove`."""
 
     def __init__(self, objects: Iterable[JSONMapping] = ()) -> None:
-        """objects: roles and bindings of the four kinds."""
+        """objects: the initial roles and bindings."""
         self._roles: dict[tuple[str, str, str], tuple[PolicyRule, ...]] = {}
         self._bindings: dict[tuple[str, str], _Binding] = {}  # by namespace, '' for the whole cluster, and name
         self._of_subjects: dict[tuple[str, str], dict[str, _Binding]] = {}  # by namespace and subject, then by name

@@ -25,7 +25,7 @@ _MAX_PARTS = 64
 
 @dataclass(frozen=True, slots=True)
 class FieldPath:
-    """parts: the names of the members from the root; at least one."""
+    """A path of members. parts: their names from the root; at least one."""
 
     parts: tuple[str, ...]
 

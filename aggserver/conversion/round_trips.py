@@ -55,7 +55,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """tried: the number of samples. findings: in the order of the conversions, each once."""
+    """The result. tried: the number of samples. findings: in the order of the conversions, each once."""
 
     tried: int
     findings: tuple[Finding, ...]

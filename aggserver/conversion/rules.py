@@ -122,7 +122,7 @@ class VersionPair:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """hub: '' if there is none. conversions: all that are needed, by (from, to)."""
+    """The rules of a definition. hub: '' if there is none. conversions: all that are needed, by (from, to)."""
 
     hub: str
     conversions: Mapping[tuple[str, str], VersionPair]

@@ -51,7 +51,7 @@ class Caller(Protocol):
 
 
 class NoCaller:
-    """For a server without webhooks."""
+    """The Caller of a server that calls no webhooks: every call fails."""
 
     async def call(self, config: ClientConfig, body: bytes, *, timeout: float, max_bytes: int) -> bytes:  # noqa: ASYNC109
         raise WebhookError("this server does not call webhooks")

@@ -26,7 +26,7 @@ _SINGLE, _DUAL = "SingleStack", "RequireDualStack"
 
 
 class Pool(NamedTuple):
-    """network: the range of cluster IPs. ips, ports: taken by other Services. random: returns an integer in [0, argument)."""
+    """What can be allocated. network: of cluster IPs. ips, ports: taken by other Services. random: an integer in [0, arg)."""
 
     network: IPv4Network
     ips: Collection[str]

@@ -32,7 +32,7 @@ def table(type_name: str) -> TableConvertor:
 
 
 def _text(name: str, read: str | _Read, empty: Any = "", *, wide: bool = False, form: str = "") -> ComputedColumn:
-    """read: the path of a member, or a function. empty: the cell if the member is missing. wide: shown with `-o wide` only."""
+    """A column. read: the path of a member, or a function. empty: the cell if that is missing. wide: only for `-o wide`."""
     return _column(name, "string", read, empty, wide=wide, form=form)
 
 

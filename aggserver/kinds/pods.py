@@ -69,7 +69,7 @@ def _by_server(store: Store) -> Store:
 
 
 class Bindings:
-    """store: of Pods."""
+    """The implementation of `/binding`. store: of Pods."""
 
     def __init__(self, store: Store) -> None:
         self._store = _by_server(store)
@@ -124,7 +124,7 @@ def _target_problem(target: JSONObject) -> str:
 
 
 class Evictions:
-    """store: of Pods. budgets: returns the store of PodDisruptionBudgets."""
+    """The implementation of `/eviction`. store: of Pods. budgets: returns the store of PodDisruptionBudgets."""
 
     def __init__(self, store: Store, budgets: Callable[[], Store]) -> None:
         self._pods = store

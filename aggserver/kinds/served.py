@@ -74,7 +74,7 @@ class Kinds:
         self._served = [ServedKind(self, kind, chain, below or {}) for kind in KINDS]
 
     def served(self) -> list[Served]:
-        """For the installer, in the order of discovery."""
+        """All resources, for the installer, in the order of discovery."""
         return [self._bindings(), *self._served]
 
     def _bindings(self) -> FixedResource:

@@ -25,8 +25,8 @@ _MAGIC = b"k8s\x00"
 class _ByKind(Mapping[tuple[str, str], Type]):
     """Types by apiVersion and kind. The table of a type is read when the type is first needed.
 
-    Kinds of meta/v1 are in every group and version: upstream's clients send DeleteOptions with the apiVersion of the objects that
-    they delete.
+    Kinds of meta/v1 are in every group and version: upstream's clients send DeleteOptions with the group and version of the
+    objects that they delete.
     """
 
     def __init__(self, names: Iterable[str]) -> None:

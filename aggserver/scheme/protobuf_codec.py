@@ -49,7 +49,7 @@ _ONE, _LIST, _MAP, _EMBEDDED = range(4)
 
 
 class _Field(NamedTuple):
-    """keep: whether a zero value has a meaning."""
+    """How a field is read. keep: whether a zero value has a meaning."""
 
     name: str
     read: _Read

@@ -25,7 +25,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 
 
 def complaints(text: bytes, of: Type) -> list[str]:
-    """`unknown field "spec.foo"` and `duplicate field "spec.bar"`, each once, up to a limit.
+    """The errors, `unknown field "spec.foo"` and `duplicate field "spec.bar"`, each once, up to a limit.
 
     text: well-formed JSON, in which `decode_error` has found nothing. Takes some 0.3 s for a MB. It does not hold the GIL all the
     time, so it can run in a thread; it must not run in an event loop.

@@ -16,7 +16,7 @@ in protobuf it is a message of its own. Types of other packages have the package
     enum=A,B%20C                at a name for a string: its values, with %20 for a space
     map=atomic, map=granular    at a struct, or a member: whether it has one owner as a whole
     union=D:a,b                 at a struct: which member says which of the others is set, if any, and the others
-    list=map:k,l  list=set  list=atomic    at a member: how its items are told apart, if they are
+    list=map:k,l  list=set  list=atomic    at a member: its x-kubernetes-list-type, with the keys
     required, optional          at a member whose omitempty says the opposite
     default="TCP"               at a member: JSON, if it is not the zero that a plain member without omitempty has
     bare                        at a member that refers to a model and has no description of its own

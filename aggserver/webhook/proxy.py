@@ -1,7 +1,7 @@
 """The proxy for a URL, from the environment: HTTPS_PROXY, and NO_PROXY for hosts that need none.
 
-NO_PROXY lists hosts, `.domains`, addresses and CIDRs, hosts and addresses also with a port, and `*` for all. A host stands for
-itself and its subdomains. The loopback interface never needs a proxy.
+NO_PROXY lists hosts, `.domains`, addresses and CIDRs, all but CIDRs also with a port, and `*` for all. A host stands for itself
+and its subdomains. The loopback interface never needs a proxy.
 Pure. Source: Go's golang.org/x/net/http/httpproxy.
 """
 

@@ -73,7 +73,7 @@ class Expression:
 
 
 class Result(NamedTuple):
-    """Of an expression. value: None if there is an error. error: '' if there is none."""
+    """The result of an expression. value: None if there is an error. error: '' if there is none."""
 
     value: Any
     error: str = ""
@@ -119,7 +119,7 @@ class Compiler:
 
 
 def type_text(type_: Type) -> str:
-    """As Go's %v prints a type: by the name that `type(x)` has."""
+    """A type as Go's %v prints it: by the name that `type(x)` has."""
     name = type_.runtime_name or type_.name
     return f"{name}({', '.join(map(type_text, type_.parameters))})" if type_.parameters else name
 
@@ -163,7 +163,7 @@ class Evaluation:
         self._values["variables"] = _Variables(self) if variables else {}
 
     def run(self, expression: Expression) -> Result:
-        """Raises OutOfBudgetError, PolicyOutOfPatienceError, and UnansweredError of the inputs."""
+        """Evaluate an expression. Raises OutOfBudgetError, PolicyOutOfPatienceError and UnansweredError."""
         if expression.program is None:
             return Result(None, f"compilation error: {expression.error}")
         if self._is_given_up is not None and self._is_given_up():

@@ -105,7 +105,7 @@ def _atomics(path: str, value: Any, atom: Atom) -> Iterator[str]:
 
 
 def _check_type_names(made: Message) -> None:
-    """`Object.spec{}` may only be the value of `spec`. Raises MutationError."""
+    """Check that the names of types fit: `Object.spec{}` may only be the value of `spec`. Raises MutationError."""
     if problems := list(_wrong_type_names(made, made.type_name)):
         raise MutationError(f"type mismatch: {chr(10).join(problems)}")
 

@@ -73,7 +73,7 @@ class CompiledValidatingPolicy:
 
 
 def compile_policy(spec: Mapping[str, Any]) -> CompiledValidatingPolicy:
-    """spec: of a ValidatingAdmissionPolicy. Takes about 10 us for each character of its expressions."""
+    """Compile the spec of a ValidatingAdmissionPolicy. Takes about 10 us for each character of its expressions."""
     compiler = Compiler(has_params=spec.get("paramKind") is not None)
     for variable in spec.get("variables") or ():
         compiler.variable(variable.get("name") or "", variable.get("expression") or "")
