@@ -1,7 +1,7 @@
-"""Who may approve and sign CertificateSigningRequests, and who may not be in one: three plugins of kube-apiserver.
+"""Who may approve and sign CertificateSigningRequests, and which group they must not ask for: three plugins of kube-apiserver.
 
-An approval needs the right to `approve` the signer, and a change of status the right to `sign` for it: on the resource `signers`
-of certificates.k8s.io, by the name of the signer, or of all in its domain (`example.com/*`).
+An approval needs the verb `approve`, and a change of status the verb `sign`, both on the resource `signers` of
+certificates.k8s.io: for the name of the signer, or for all signers of its domain (`example.com/*`).
 Source: k8s.io/kubernetes plugin/pkg/admission/certificates/{approval,signing,subjectrestriction}/admission.go,
 pkg/certauthorization/certauthorization.go, v1.36.3.
 """
@@ -56,7 +56,10 @@ class CertificateSigning:
 
 
 class CertificateSubjectRestriction:
-    """groups_in: the groups that a request (PEM) asks for. Raises ValueError if it can't be parsed."""
+    """Refuses requests for a client certificate in the group system:masters.
+
+    groups_in: returns the groups that a request (PEM) asks for. Raises ValueError if it can't be parsed.
+    """
 
     def __init__(self, groups_in: Callable[[bytes], Collection[str]]) -> None:
         self._groups_in = groups_in

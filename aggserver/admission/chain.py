@@ -56,7 +56,7 @@ class Target(NamedTuple):
 
     @classmethod
     def requested(cls, attributes: Attributes) -> Target:
-        """What the request itself names."""
+        """The resource in the version that the request names."""
         info = attributes.resource
         return cls(info.group, info.version, info.resource, attributes.object_version, attributes.kind)
 
@@ -68,7 +68,7 @@ class ResourceObjects(Protocol):
         """The resource in all its versions that have the subresource ('' for the resource itself), served or not."""
 
     async def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
-        """The object in another version; `obj` stays as it is. Raises StatusError."""
+        """The object in another version; `obj` is not changed. Raises StatusError."""
 
     def type_of(self, target: Target) -> Atom:
         """The type of the objects in a version, by which they are merged."""
@@ -80,7 +80,10 @@ class ResourceObjects(Protocol):
         """
 
     def accept_of_policy(self, obj: JSONObject, api_version: str) -> None:
-        """The same of what a policy has made for a request in a version. Raises ValueError also where upstream can't do it."""
+        """Like `accept`, for an object that a policy has made. api_version: of the request.
+
+        Raises ValueError also for types that upstream's policies can't handle.
+        """
 
 
 class OneVersion:
@@ -117,9 +120,9 @@ _ONE_VERSION = OneVersion()
 
 
 class Reinvocation:
-    """What mutating plugins remember of one object, from the first round to the second.
+    """What mutating plugins remember about one object, from the first round to the second.
 
-    again: whether this is the second round. wanted: set by a plugin that changed the object. state: by plugin.
+    again: whether this is the second round. wanted: set by a plugin that asks for a second round. state: of each plugin.
     """
 
     __slots__ = ("again", "state", "wanted")
@@ -134,9 +137,10 @@ class Reinvocation:
 class Attributes:
     """The operation, the user and the resource. The objects are passed separately.
 
-    kind, object_version: of the objects, which differ from the resource's for a scale. name: '' where it is not known yet.
-    options: the members of the CreateOptions, UpdateOptions, PatchOptions or DeleteOptions, as JSON. warnings: texts for Warning
-    headers, to be added to. audit_annotations: to be added to. deadline: the time of the event loop at which the request ends.
+    kind, object_version: kind and apiVersion of the objects, which differ from the resource's for a scale. name: '' where it is
+    not known yet. options: the members of the CreateOptions, UpdateOptions, PatchOptions or DeleteOptions, as JSON. warnings:
+    texts for Warning headers; plugins append to them, and to audit_annotations. deadline: the time of the event loop at which
+    the request ends.
     """
 
     operation: str
@@ -156,10 +160,10 @@ class Attributes:
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
 
     def of(self, operation: str, name: str) -> Attributes:
-        """The same of another operation and name. Written out, since each create needs it and `replace` is slow."""
+        """A copy with another operation and name. Written out, since each create needs it and `replace` is slow."""
         namespace = self.namespace
         if not namespace and self.resource.resource == "namespaces" and not self.resource.group:
-            namespace = name  # of a new one too, as upstream; the path names that of an update
+            namespace = name  # also for a create, as upstream; for an update, the path has set it
         return Attributes(
             operation,
             self.user,
@@ -188,19 +192,19 @@ class Mutating(Protocol):
 @runtime_checkable
 class Validating(Protocol):
     async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
-        """`obj` is the object to be stored, None for a deletion, and `old` the one it replaces. Raises StatusError to reject."""
+        """Check a write. obj: to be stored, None for a deletion. old: the object it replaces. Raises StatusError to reject."""
 
 
 @runtime_checkable
 class Selective(Protocol):
-    """A plugin that has nothing to say about most requests. One that is not selective is always asked."""
+    """A plugin that most requests do not concern. A plugin that is not selective is always asked."""
 
     def concerns(self, attributes: Attributes) -> bool:
-        """Whether it may have something to say. Called with each request, so that it must not take more than a microsecond."""
+        """Whether the plugin has to be asked. Called for each request, so it must not take more than a microsecond."""
 
 
 class Chain:
-    """The plugins in order. `bind` makes what the registry calls for one request. observe: for metrics of both steps."""
+    """The plugins in order. `bind` returns the chain that the registry calls for one request. observe: for metrics."""
 
     def __init__(
         self, mutating: Sequence[Mutating] = (), validating: Sequence[Validating] = (), observe: ObserveStep | None = None
@@ -220,11 +224,11 @@ class Chain:
         return Chain((*mutating, *behind), [plugin for plugin, _ in self._validating], self._observe)
 
     def bind(self, attributes: Attributes) -> BoundChain:
-        """attributes: of the request; the operation follows from the objects, and the name where it was not known."""
+        """The chain for one request. attributes: the operation, and a name not known yet, are taken from the objects later."""
         return BoundChain(self._mutating, self._validating, attributes, self._observe)
 
 
-# (`admit` or `validate`, operation) -> what is to be told, at the end of the step, whether the request was rejected.
+# (`admit` or `validate`, operation) -> a function to call at the end of the step with whether the request was rejected.
 ObserveStep = Callable[[str, str], Callable[[bool], None]]
 
 # None for a plugin that is always asked.
@@ -265,7 +269,7 @@ class BoundChain:
             attributes = replace(attributes, reinvocation=Reinvocation())
         self._used = True
         if attributes.operation == CREATE:
-            self._attributes = attributes  # the name stays what the client gave, also if a plugin renames the object
+            self._attributes = attributes  # keep the name that the client gave, even if a plugin renames the object
         done = self._observe("admit", attributes.operation) if self._observe is not None else None
         rejected = True
         try:
@@ -282,7 +286,7 @@ class BoundChain:
     async def _round(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
         changed = False
         for plugin, concerns in self._mutating:
-            # Asked only now: an earlier plugin may have waited until the rules were known. Rules are about objects.
+            # Asked only now: an earlier plugin may have waited until the rules were known. Without an object, no rule applies.
             if concerns is None or ((obj or old) and concerns(attributes)):
                 changed = await plugin.mutate(attributes, obj, old) or changed
         return changed

@@ -28,7 +28,7 @@ class ClusterKinds:
         self._documents: Answers[str, Mapping[str, Any]] = Answers(MAX_VERSIONS, clock)
 
     async def find(self, api_version: str, kind: str) -> list[ResourceInfo]:
-        """Raises LookupError, with upstream's text, if there are none, or if the cluster can't be asked."""
+        """The resources of a kind. Raises LookupError, with upstream's text, if there are none or discovery fails."""
 
         async def ask() -> tuple[Mapping[str, Any], float]:
             return await discovered(self._cluster, api_version), KEEP_SECONDS
@@ -49,7 +49,7 @@ async def discovered(cluster: Cluster, api_version: str) -> Mapping[str, Any]:
 
 
 def resources_of_kind(document: Mapping[str, Any], api_version: str, kind: str) -> list[ResourceInfo]:
-    """Without subresources."""
+    """The resources of a discovery document that have objects of the kind, without subresources."""
     group, version = parse_group_version(api_version)
     return [
         ResourceInfo(group, version, entry["name"], kind, "", entry["namespaced"])

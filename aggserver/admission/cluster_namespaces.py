@@ -1,4 +1,4 @@
-"""ClusterNamespaces: the namespaces of the hosting cluster, as admission asks for them.
+"""ClusterNamespaces: the namespaces of the hosting cluster, for admission.
 
 A namespace that the watch has not delivered yet is read directly, so that it can be used immediately after its creation.
 Source: k8s.io/apiserver pkg/admission/plugin/namespace/lifecycle/admission.go (live lookup on a miss), v0.36.3.
@@ -15,7 +15,7 @@ __all__ = ["ClusterNamespaces"]
 
 
 class ClusterNamespaces:
-    """known: the watched namespaces."""
+    """Finds namespaces. known: those that the watch has delivered."""
 
     def __init__(self, cluster: Cluster, known: Collection) -> None:
         self._cluster = cluster

@@ -1,8 +1,8 @@
 """ClusterParams: the objects that policies have as params, of any kind of the hosting cluster.
 
-A kind is followed from the first request that needs it, which waits a second at most for the list, and until no policy names the
-kind any more. So what policies for other resources name is not read, and needs no right. The kinds may be this server's own: they
-come through the aggregator, like all others, and so readiness does not depend on them.
+A kind is watched from the first request that needs it, which waits at most a second for the list, until no policy names the kind
+any more. So the paramKinds of policies for other resources are not read, and need no RBAC rule. This server may serve a kind
+itself: it is read through the aggregator like any other, which is why readiness does not depend on params.
 Source: k8s.io/apiserver pkg/admission/plugin/policy/generic/policy_source.go (ensureParamsForPolicyLocked), policy_dispatcher.go
 (CollectParams), v0.36.3.
 """
@@ -34,7 +34,7 @@ SWEEP_SECONDS = 60.0
 
 
 class ClusterParams:
-    """policies: those whose paramKinds are followed; a collection of each kind of policy. `run` is the task."""
+    """Watches the paramKinds of policies. policies: one collection for each kind of policy. `run` is the task."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ClusterParams:
             self._params.clear()
 
     async def find(self, api_version: str, kind: str) -> StoredParams | None:
-        """None if the cluster does not serve the kind."""
+        """The objects of a kind, as last known; None if the cluster does not serve the kind."""
         key = (api_version, kind)
         if key not in self._params or self._params[key][2].done():
             self._params[key] = self._follow(api_version, kind)
@@ -77,7 +77,7 @@ class ClusterParams:
         return params if params.exists else None
 
     def warning(self) -> str | None:
-        """Of kinds that can't be read."""
+        """For the readiness check: the kinds that can't be read; None if there are none."""
         troubles = [text for _, followed, _ in self._params.values() if (text := followed.trouble())]
         return f"params of policies: {'; '.join(troubles)}" if troubles else None
 
@@ -114,6 +114,6 @@ class ClusterParams:
 
 
 def _report(task: asyncio.Task[None]) -> None:
-    """A task that failed, as one with an answer that is no discovery document, is started again with the next request."""
+    """Log why a task failed, such as an answer that is no discovery document. The next request starts it again."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("params of policies: %s", error, exc_info=error)

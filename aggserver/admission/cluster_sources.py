@@ -37,7 +37,7 @@ DISCOVERY_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class FollowedResource:
-    """A resource of the cluster. versions: those understood, the preferred one first; if it is only one, it must be served.
+    """A resource of the cluster. versions: those understood, the preferred one first. A single one is not looked up by discovery.
 
     selector: of labels; '' for all objects.
     """
@@ -91,7 +91,7 @@ async def _locate(cluster: Cluster, wanted: FollowedResource) -> str | None:
 class ClusterSources:
     """`rules`, `namespaces` and `quotas` as last known. `run` is the task; `healthy` and `warning` are for a readiness check.
 
-    plugins: names of the enabled ones; what none of them needs is not followed, and needs no right.
+    plugins: names of the enabled ones. Resources that none of them needs are not watched, and need no RBAC rule.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class ClusterSources:
         return "; ".join(text for one in self._followed if (text := one.stale())) or None
 
     def warning(self) -> str | None:
-        """Of watches that have worked before."""
+        """The watches that fail now after they have worked before; None if there are none."""
         failing = [text for one in self._followed if one.known.is_set() and (text := one.trouble())]
         return f"going on with what was last known of {'; '.join(failing)}" if failing else None
 

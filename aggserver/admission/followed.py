@@ -32,10 +32,10 @@ def group_path(group: str, version: str) -> str:
 
 
 class Followed:
-    """`run` is the task that keeps `collection` as the cluster has it. `known` is set once it was listed, or is not served.
+    """`run` is the task that keeps `collection` up to date. `known` is set once it was listed, or found not to be served.
 
-    name: for messages. grant: what to do if a right is missing. recheck_seconds: until the cluster is asked again for what it
-    does not serve. selector: of labels; '' for all objects.
+    name: for messages. grant: the advice to log if this server lacks the right. recheck_seconds: the time between discovery
+    requests while the cluster does not serve the resource. selector: of labels; '' for all objects.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class Followed:
         self._first = True  # whether the next state is the first of a reflector
 
     def trouble(self) -> str | None:
-        """Why it is not being followed now."""
+        """Why the resource is not being watched now; None if it is."""
         return f"{self._name}: {self._trouble}" if self._trouble else None
 
     def stale(self) -> str | None:
-        """Why it was not followed for so long that this server should not be ready."""
+        """Why the resource was not watched for so long that this server should not be ready; None if that is not so."""
         stale = self._freshness.stale()
         return f"{self._name}: {stale}: {self._trouble}" if stale else None
 
@@ -97,7 +97,7 @@ class Followed:
                 await self._sleep(next(pauses))
 
     async def _reflect(self, path: str) -> None:
-        """Until the resource is no longer served at this path."""
+        """Watch the resource until it is no longer served at this path."""
         self._gone.clear()
         reflector = Reflector(
             self._cluster, path, self._query, self._on_state, self._on_error, clock=self._clock, sleep=self._sleep

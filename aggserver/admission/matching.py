@@ -1,8 +1,8 @@
 """Matching: whether the rules of a webhook, a policy or a binding are meant for a request.
 
-`Criteria` are what an operator wrote: rules, a policy for other versions, and two selectors. `matches` answers with the version
-of the resource that they ask for, which may be another than the one the request was made in, and in another group. `Index` finds
-the criteria that can match requests of a resource at all, so that all others cost a write nothing.
+`Criteria` are what an operator wrote: rules, a matchPolicy, and two selectors. `matches` returns the version of the resource that
+the rules name, which may differ from the request's in version and group. `Index` finds the criteria that can match requests of a
+resource at all, so that all others cost a write nothing.
 Pure: `matches` is a coroutine only because the labels of a namespace may have to be read by whoever calls it.
 Source: k8s.io/apiserver pkg/admission/plugin/webhook/{generic/webhook,predicates/rules/rules,predicates/namespace/matcher,
 predicates/object/matcher}.go, pkg/admission/plugin/policy/matching/matching.go, v0.36.3.
@@ -58,7 +58,7 @@ class RuleWithOperations:
         )
 
     def matches(self, attributes: Attributes, target: Target) -> bool:
-        """target: the version of the requested resource to look for."""
+        """Whether the rule matches the request. target: the resource in the version to look for."""
         return (
             _holds(self.operations, attributes.operation)
             and _holds(self.groups, target.group)
@@ -69,7 +69,7 @@ class RuleWithOperations:
         )
 
     def may_match(self, groups: Iterable[str], resource: str) -> bool:
-        """Whether it names the resource in any version of one of the groups, with any subresource."""
+        """Whether the rule names the resource in one of the groups, in whatever version and with whatever subresource."""
         return any(_holds(self.groups, group) for group in groups) and any(name in (ANY, resource) for name, _ in self.resources)
 
     def _in_resources(self, resource: str, subresource: str) -> bool:
@@ -90,16 +90,16 @@ def _holds(items: frozenset[str], wanted: str) -> bool:
     return wanted in items or ANY in items
 
 
-# Everything matches `{}`, and nothing a selector that is missing, as with metav1.LabelSelectorAsSelector.
+# The selector `{}` matches everything, and a missing one nothing, as with metav1.LabelSelectorAsSelector.
 _Selector = LabelSelector | SelectorError | None
 
 
 @dataclass(frozen=True, slots=True)
 class Criteria:
-    """What a request must be like.
+    """The conditions under which a webhook, a policy or a binding applies to a request.
 
-    rules: None if all requests match. excluded: rules for requests that are not meant after all. equivalent: whether the rules
-    are also looked up under the other versions of the resource (matchPolicy Equivalent).
+    rules: None if all requests match. excluded: rules of requests that do not match after all (excludeResourceRules). equivalent:
+    whether the rules may also name another version of the resource (matchPolicy Equivalent).
     namespaces, objects: the selectors; the error if one can't be parsed, None if there is none, which selects nothing.
     """
 
@@ -111,12 +111,12 @@ class Criteria:
 
     @classmethod
     def of_webhook(cls, webhook: Mapping[str, Any]) -> Criteria:
-        """webhook: an entry of `webhooks`. One without rules matches nothing."""
+        """The criteria of a webhook. Without rules it matches nothing."""
         return cls._parse(webhook, _rules(webhook.get("rules")), ())
 
     @classmethod
     def of_resources(cls, resources: Mapping[str, Any]) -> Criteria:
-        """resources: a MatchResources of a policy or binding. One without resourceRules matches all resources."""
+        """The criteria of the MatchResources of a policy or binding. Without resourceRules they match all resources."""
         return cls._parse(
             resources, _rules(resources.get("resourceRules")) or None, _rules(resources.get("excludeResourceRules"))
         )
@@ -150,7 +150,7 @@ class Criteria:
         return self.rules is None or any(_holds(rule.operations, operation) for rule in self.rules)
 
     def target(self, attributes: Attributes, equivalents: Sequence[Target]) -> Target | None:
-        """The version of the resource that the rules ask for: the requested one, if they name it. None if they don't match.
+        """The version of the resource that the rules name: the requested one, if it is among them. None if they don't match.
 
         equivalents: the resource in all its versions that have the requested subresource.
         """
@@ -188,7 +188,7 @@ class Criteria:
         return not isinstance(self.namespaces, LabelSelector) or not self.namespaces.empty
 
     def selects_namespace(self, labels: Mapping[str, str]) -> bool:
-        """To be asked if `needs_namespace`. Raises StatusError if the namespaceSelector can't be parsed."""
+        """Whether the namespaceSelector matches; only for `needs_namespace`. Raises StatusError if it can't be parsed."""
         selector = _parsed(self.namespaces)
         return selector is not None and selector.matches(labels)
 
@@ -213,7 +213,7 @@ def _parsed(selector: _Selector) -> LabelSelector | None:
 
 
 def _labels(obj: JSONObject) -> Mapping[str, str]:
-    """Those that Go would find: none if they are malformed, as a webhook may have left them."""
+    """The object's labels. Malformed ones, which a webhook may have made, count as none, as in Go."""
     metadata = obj.get("metadata")
     labels = metadata.get("labels") if isinstance(metadata, dict) else None
     return labels if isinstance(labels, dict) and all(isinstance(value, str) for value in labels.values()) else {}
@@ -227,9 +227,9 @@ async def matches(
     equivalents: Sequence[Target],
     namespace_labels: NamespaceLabels,
 ) -> Target | None:
-    """What the criteria ask for; None if they don't match. Raises StatusError if a selector or a namespace can't be read.
+    """The version that the rules name; None without a match. Raises StatusError if a selector or a namespace can't be read.
 
-    An error counts only if everything else matches: criteria that are not meant for a request must not make it fail.
+    An error is raised only if everything else matches: criteria that do not apply to a request must not make it fail.
     """
     target = criteria.target(attributes, equivalents)
     if target is None:
@@ -251,10 +251,10 @@ async def _selects_namespace(
     criteria: Criteria, attributes: Attributes, obj: JSONObject | None, namespace_labels: NamespaceLabels
 ) -> bool:
     if not isinstance(criteria.namespaces, LabelSelector):
-        return criteria.selects_namespace({})  # it decides, or fails, whatever the labels are
+        return criteria.selects_namespace({})  # False or an error, whatever the labels are
     written = attributes.operation in (CREATE, UPDATE) and not attributes.subresource
     if written and attributes.resource.resource == "namespaces" and obj is not None:
-        return criteria.selects_namespace(_labels(obj))  # nobody else has seen these labels yet
+        return criteria.selects_namespace(_labels(obj))  # these labels are not stored yet
     return criteria.selects_namespace(await namespace_labels(attributes.namespace))
 
 
@@ -280,9 +280,9 @@ def is_exempt(attributes: Attributes) -> bool:
 
 
 class Index(Generic[T]):
-    """What has criteria, by the resources that it can match. Immutable; one for each state of the configuration.
+    """Webhooks or policies with their criteria, looked up by resource. Immutable; one for each state of the configuration.
 
-    `of` remembers its answers, of which there are as many as resources are served.
+    `of` remembers its results, at most one for each served resource.
     """
 
     __slots__ = ("_entries", "_found")
@@ -292,7 +292,7 @@ class Index(Generic[T]):
         self._found: dict[tuple[str, str], tuple[tuple[Criteria, T], ...]] = {}
 
     def of(self, info: ResourceInfo, objects: ResourceObjects) -> tuple[tuple[Criteria, T], ...]:
-        """Those that may match requests for the resource, in the order given. objects: those of the resource."""
+        """The entries that may match requests for the resource, in the order given. objects: those of the resource."""
         found = self._found.get((info.group, info.resource))
         if found is None:
             found = tuple(entry for entry in self._entries if entry[0].may_match(info, objects))

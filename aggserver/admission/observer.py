@@ -1,4 +1,4 @@
-"""AdmissionObserver: what admission reports of itself, for metrics.
+"""AdmissionObserver: what admission reports for metrics.
 
 Source: k8s.io/apiserver pkg/admission/metrics/metrics.go, v0.36.3.
 """
@@ -14,16 +14,17 @@ __all__ = ["NOBODY", "AdmissionObserver", "ObservedMutating", "ObservedValidatin
 
 
 class AdmissionObserver:
-    """Does nothing; who wants to know overrides the methods.
+    """Its methods do nothing; a subclass overrides those that it needs.
 
-    kind: `admit` of mutating, `validate` of validating admission, `validating` of its webhooks. operation: as CREATE.
+    kind: `admit` for mutating admission, `validate` for validating admission, `validating` for validating webhooks. operation:
+    such as CREATE.
     """
 
     def step(self, kind: str, operation: str, seconds: float, *, rejected: bool) -> None:
-        """All plugins of one kind have had an object."""
+        """All plugins of one kind have handled an object, or one of them has rejected it."""
 
     def controller(self, name: str, kind: str, operation: str, seconds: float, *, rejected: bool) -> None:
-        """A plugin has had an object."""
+        """A plugin has handled an object."""
 
     def webhook(self, name: str, kind: str, operation: str, seconds: float, code: int, *, rejected: bool) -> None:
         """A webhook was called. code: of HTTP; 200 if it allowed the request, 0 for an error of this server."""
@@ -45,7 +46,7 @@ NOBODY = AdmissionObserver()
 
 
 def steps(observer: AdmissionObserver, monotonic: Callable[[], float]) -> ObserveStep:
-    """For a Chain: times its steps by `monotonic`, in seconds."""
+    """The `observe` of a Chain: reports to the observer how long each step took. monotonic: a clock in seconds."""
 
     def start(kind: str, operation: str) -> Callable[[bool], None]:
         started = monotonic()
@@ -55,7 +56,7 @@ def steps(observer: AdmissionObserver, monotonic: Callable[[], float]) -> Observ
 
 
 class _Observed:
-    """A plugin whose calls are counted and timed. Those that it has nothing to say about are not, unlike upstream's."""
+    """A plugin whose calls are counted and timed. Requests that do not concern the plugin are not counted, unlike upstream."""
 
     def __init__(self, name: str, plugin: object, observer: AdmissionObserver, monotonic: Callable[[], float]) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""OwnerReferencesPermissionEnforcement: who sets an owner must be allowed to do what the owner reference leads to.
+"""OwnerReferencesPermissionEnforcement: whoever sets an owner must be allowed to do what the garbage collector then does.
 
 An object whose owner is deleted is deleted, so whoever changes its owners must be allowed to delete it. An owner whose dependents
 block its deletion waits for them, so whoever sets blockOwnerDeletion must be allowed to set finalizers on the owner.
@@ -95,7 +95,7 @@ def _owners(obj: JSONObject | None) -> list[Mapping[str, Any]]:
 
 
 def _newly_blocking(owners: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Those that block the deletion of their owner, and did not before."""
+    """The owner references that block the deletion of their owner, and did not before."""
     known = {owner.get("uid"): bool(owner.get("blockOwnerDeletion")) for owner in before}
     return [owner for owner in owners if owner.get("blockOwnerDeletion") and not known.get(owner.get("uid"))]
 

@@ -1,4 +1,4 @@
-"""The JSON patches of mutating webhooks, with the texts of upstream's library, which clients are shown.
+"""The JSON patches of mutating webhooks, with the error texts of upstream's library, which clients see.
 
 Pure. Source: gopkg.in/evanphx/json-patch.v4 v4.13.0 (patch.go); k8s.io/apimachinery pkg/apis/meta/v1/unstructured, v0.36.3.
 """
@@ -18,7 +18,7 @@ __all__ = ["InvalidPatch", "apply", "parse"]
 
 
 def parse(patch: bytes) -> list[PatchOperation]:
-    """Raises InvalidPatch. Upstream has no limit for the operations of a webhook; ours is that for clients."""
+    """The operations of a patch. Raises InvalidPatch, also above the limit for clients' patches; upstream has none here."""
     try:
         given = codec.decode_json(patch)
     except codec.DecodeError as error:
@@ -33,7 +33,7 @@ def parse(patch: bytes) -> list[PatchOperation]:
 
 
 def _operation(entry: Any) -> PatchOperation:
-    """What an operation lacks shows when it is applied."""
+    """One operation. Missing members are an error only when it is applied. Raises InvalidPatch."""
     if not isinstance(entry, dict | None):
         raise InvalidPatch(f"json: cannot unmarshal {json_kind(entry)} into Go value of type jsonpatch.Operation")
     members = entry or {}
@@ -42,9 +42,9 @@ def _operation(entry: Any) -> PatchOperation:
 
 
 def apply(obj: JSONObject, operations: Sequence[PatchOperation]) -> JSONObject:
-    """The patched object, which shares what the patch leaves alone with `obj`.
+    """The patched object, which shares with `obj` what the patch does not touch.
 
-    Raises ValueError: JsonPatchError, and upstream's text for a result that is no object, or has no kind.
+    Raises JsonPatchError, and ValueError with upstream's text for a result that is no object, or has no kind.
     """
     made = apply_json_patch(obj, operations)
     if problem := type_meta_error(made):

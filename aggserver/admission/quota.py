@@ -1,8 +1,8 @@
 """Quota: what a ResourceQuota says about one more object of a kind.
 
 Of custom resources only the number of objects is limited, as `count/<plural>.<group>`, by the quotas that name it in status.hard
-and have no scopes: an object of these kinds is in no scope. status.hard is what kube-controller-manager has taken over from
-spec.hard together with the usage, so a quota does not apply before. Pure.
+and have no scopes: no custom resource is in a scope. kube-controller-manager copies spec.hard to status.hard when it writes the
+usage; a quota does not apply before that. Pure.
 Source: k8s.io/apiserver pkg/admission/plugin/resourcequota/controller.go (CheckRequest), pkg/quota/v1/generic/evaluator.go
 (objectCountEvaluator), v0.36.3.
 """
@@ -35,7 +35,7 @@ def applies(quota: JSONObject, count: str) -> bool:
 
 
 def charge(quotas: Sequence[JSONObject], count: str) -> list[JSONObject]:
-    """The quotas with one more object counted; those that do not apply are the same objects. Raises QuotaRefusal."""
+    """The quotas with one more object counted; quotas that do not apply are returned as they are. Raises QuotaRefusal."""
     concerned = [quota for quota in quotas if applies(quota, count)]
     for quota in concerned:
         if count not in (quota["status"].get("used") or {}):

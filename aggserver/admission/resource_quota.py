@@ -5,8 +5,8 @@ and kube-controller-manager agree. Creations that arrive while a write is under 
 if the object then can't be stored, or is deleted, kube-controller-manager corrects it when it counts again. Only creations are
 counted, and those of a dry run are checked but not counted.
 
-Where upstream gives up after three conflicts, this tries longer, and reads the quota again first: between two replicas, lost
-races are normal.
+Upstream gives up after three conflicts. This plugin makes more attempts, and reads the quota again after each conflict: with
+several replicas, conflicts are normal.
 Source: k8s.io/apiserver pkg/admission/plugin/resourcequota/{admission,controller,resource_access}.go, v0.36.3.
 """
 
@@ -31,7 +31,7 @@ log = logging.getLogger("aggserver.quota")
 
 # How long a creation waits for its turn, and for the usage to be written.
 DEADLINE_SECONDS = 10.0
-# How often a write is tried that loses against another writer of the quota, and one that fails in another way.
+# Attempts to write a quota: after a conflict with another writer, and after another failure.
 CONFLICTS = 10
 FAILURES = 4
 # Namespaces whose quotas are written at the same time, as upstream.
@@ -53,9 +53,9 @@ class _Creation:
 
 
 class ResourceQuota:
-    """quotas: the cluster's. Waiting creations are as many as the server has requests in flight.
+    """The plugin. quotas: of the cluster. At most as many creations wait as the server has requests in flight.
 
-    deadline_seconds: a creation that was not decided by then fails with 500.
+    deadline_seconds: after this time, a creation that is not decided fails with 500.
     """
 
     def __init__(self, cluster: Cluster, quotas: Collection, *, deadline_seconds: float = DEADLINE_SECONDS) -> None:
@@ -118,7 +118,7 @@ class ResourceQuota:
             del self._waiting[namespace]
 
     async def _decide(self, namespace: str, creations: Sequence[_Creation]) -> errors.StatusError | None:
-        """Returns what those of the creations get that it has not settled."""
+        """Count the creations, and settle those that are refused or need no write. Returns the error of the others, if any."""
         names: Iterable[str] = list(self._quotas.within(namespace))
         for attempt in itertools.count(1):
             known = self._quotas.within(namespace)
@@ -128,7 +128,7 @@ class ResourceQuota:
             failed = await self._write(namespace, changed)
             if not failed:
                 return None
-            # The other quotas have counted these creations already.
+            # Retry only these: the other quotas have counted the creations already.
             names = failed
             last = next(iter(failed.values()))
             if attempt >= (CONFLICTS if last.code == 409 else FAILURES):
@@ -138,7 +138,7 @@ class ResourceQuota:
     async def _write(self, namespace: str, quotas: Mapping[str, JSONObject]) -> dict[str, errors.StatusError]:
         """Write the status of these quotas. Returns the errors of those that could not be written, by name.
 
-        They have no managedFields, which an update then leaves as they are.
+        The objects are sent without managedFields; an update then keeps the stored ones.
         """
         failed = {}
         for name, quota in quotas.items():
@@ -151,7 +151,7 @@ class ResourceQuota:
         return failed
 
     async def _read_again(self, namespace: str, name: str, path: str, error: ClusterError | Unreachable) -> None:
-        """After a failed write, so that the next attempt starts from the quota as it is now."""
+        """Read a quota after a conflict, so that the next attempt starts from its present state. Logs other failures."""
         if not isinstance(error, ClusterError) or error.code not in (404, 409):
             log.warning("usage of quota %s/%s could not be written: %s", namespace, name, error)
             if isinstance(error, ClusterError) and error.code == 403:
@@ -167,7 +167,7 @@ class ResourceQuota:
 
 
 def _checked(quotas: list[JSONObject], creations: Sequence[_Creation]) -> list[JSONObject]:
-    """Settles what needs no write. Returns the quotas to write, with which the other creations are permitted."""
+    """Settle creations that are refused or need no write. Returns the quotas to write, which count all other creations."""
     for creation in creations:
         if creation.decided.done():
             continue
@@ -199,7 +199,7 @@ def _timed_out() -> errors.StatusError:
 
 
 def _as_status(name: str, error: ClusterError | Unreachable) -> errors.StatusError:
-    """The error for the client. A right that this server lacks is not one that the client lacks."""
+    """The error for the client. A missing right of this server becomes 500, since it is not the client's."""
     if isinstance(error, ClusterError) and error.code not in (401, 403) and error.reason:
         return errors.StatusError(error.code, error.reason, error.message, name=name, kind="resourcequotas")
     return errors.internal_error(f"usage of resource quota {name} could not be written: {error}")

@@ -1,6 +1,6 @@
-"""AdmissionReview: what a webhook is asked, what may be in its answer, and the refusals that come of it.
+"""AdmissionReview: the request to a webhook, the rules for its response, and the errors that follow from it.
 
-v1 and v1beta1 ask the same. Of a v1 answer the uid, the kind and the presence of a patch are checked; of one in v1beta1, nothing.
+The requests of v1 and v1beta1 are the same. A v1 response is checked for uid, kind and presence of a patch, a v1beta1 one is not.
 Pure.
 Source: k8s.io/apiserver pkg/admission/plugin/webhook/{request/admissionreview,errors/statuserror}.go, pkg/util/webhook/error.go;
 k8s.io/apimachinery pkg/runtime/serializer/json/json.go, pkg/runtime/serializer/versioning/versioning.go, v0.36.3.
@@ -47,11 +47,11 @@ _WRITE_OPTIONS = ("dryRun", "fieldManager", "fieldValidation")
 
 
 class UnreadableAnswer(ValueError):
-    """The answer is no AdmissionReview of the version that was asked with. The text is that of upstream's client."""
+    """The answer is no AdmissionReview of the request's version. The text is that of upstream's client."""
 
 
 class InvalidAnswer(ValueError):
-    """The answer is an AdmissionReview that does not answer the question."""
+    """The answer is an AdmissionReview, but not a valid response to the request."""
 
 
 # --- what is asked ---
@@ -71,7 +71,7 @@ def encoded(obj: JSONObject | None, target: Target) -> bytes:
 
 
 def body(version: str, uid: str, attributes: Attributes, target: Target, obj: bytes, old: bytes) -> bytes:
-    """The request. version: from `version_of`. target: what the webhook's rule asked for; obj, old: encoded in that version."""
+    """The AdmissionReview to send. version: from `version_of`. target: named by the webhook's rule. obj, old: encoded for it."""
     requested = Target.requested(attributes)
     request: JSONObject = {
         "uid": uid,
@@ -131,7 +131,7 @@ def _options(attributes: Attributes) -> JSONObject:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """patch: JSON, empty if there is none. result: the Status of a refusal, if the webhook has sent one."""
+    """A webhook's response. patch: JSON, empty if there is none. result: the Status of a refusal, if the webhook has sent one."""
 
     allowed: bool
     patch: bytes = b""
@@ -142,7 +142,7 @@ class Answer:
 
 
 def read(answer: bytes, version: str, uid: str, *, mutating: bool) -> Answer:
-    """version, uid: of the question. Raises UnreadableAnswer and InvalidAnswer."""
+    """Decode and check an answer. version, uid: of the request. Raises UnreadableAnswer and InvalidAnswer."""
     review = _decoded(answer, version)
     response = review.get("response")
     if response is None:
@@ -152,7 +152,7 @@ def read(answer: bytes, version: str, uid: str, *, mutating: bool) -> Answer:
         _check(review, response, uid)
         _check_patch(patch, patch_type, mutating=mutating)
     elif patch:
-        patch_type = JSON_PATCH  # what a v1beta1 answer says was never looked at
+        patch_type = JSON_PATCH  # upstream ignores the patchType of a v1beta1 response
     return Answer(
         allowed=response.get("allowed") or False,
         patch=patch if mutating else b"",
@@ -228,7 +228,7 @@ def _base64(text: str) -> bytes:
 
 
 def denial(webhook: str, result: JSONObject | None) -> StatusError:
-    """The error of a request that the webhook does not allow. result: the Status it gave, if any; its code below 400 is 400."""
+    """The error of a request that the webhook does not allow. result: its Status, if any; a code below 400 becomes 400."""
     given = result or {}
     who = f"admission webhook {quote(webhook)} denied the request"
     message, reason = given.get("message") or "", given.get("reason") or ""

@@ -1,7 +1,7 @@
 """Sources: the objects that decide what admission does, each collection as last known.
 
-They are the hosting cluster's, kept up to date by watches (`cluster_sources.py`), or without a cluster those of this server's own
-store. Plugins read them synchronously with every write, and compile what they need from them when `generation` has changed.
+The objects are the hosting cluster's, kept up to date by watches (`cluster_sources.py`), or without a cluster this server's own.
+Plugins read them synchronously with every write, and compile what they need from them when `generation` has changed.
 Source: k8s.io/apiserver pkg/admission/configuration, pkg/admission/plugin/policy/generic/policy_source.go, v0.36.3.
 """
 
@@ -30,7 +30,7 @@ class Collection:
     def __init__(self) -> None:
         self.generation = 0
         self._objects: dict[str, dict[str, JSONObject]] = {}  # by namespace ('' for cluster-scoped ones) and name
-        self._learned: dict[tuple[str, str], int] = {}  # resourceVersions of objects that were learned before the watch had them
+        self._learned: dict[tuple[str, str], int] = {}  # resourceVersions of objects learned before the watch delivered them
 
     def __iter__(self) -> Iterator[JSONObject]:
         for members in self._objects.values():
@@ -47,7 +47,7 @@ class Collection:
         return self._objects.get(namespace, _NONE)
 
     def put(self, obj: JSONObject) -> None:
-        """The object as a watch has it, unless a later state was learned."""
+        """Store an object that a watch delivered, unless a later state was learned."""
         key = _key(obj)
         if (learned := self._learned.get(key)) is not None:
             if _version(obj) < learned:
@@ -56,7 +56,7 @@ class Collection:
         self._set(key, obj)
 
     def learn(self, obj: JSONObject) -> None:
-        """The object as this server has just written it, which the watch delivers later. Ignored if it is gone, or older."""
+        """Store an object that this server has just written, before the watch delivers it. Ignored if it is gone, or older."""
         key = _key(obj)
         known = self.get(*key)
         if known is not None and _version(known) < _version(obj):
@@ -114,5 +114,5 @@ def _key(obj: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _version(obj: Mapping[str, Any]) -> int:
-    """Versions of one resource are comparable as numbers (KEP-5504)."""
+    """The resourceVersion as a number, comparable within one resource (KEP-5504)."""
     return int(obj["metadata"].get("resourceVersion") or 0)

@@ -20,11 +20,11 @@ from aggserver.webhook.config import ClientConfig, ServiceReference
 
 __all__ = ["CompileConditions", "Conditions", "Configurations", "Entry", "Webhook", "WebhookIndex", "judge"]
 
-# The API's default, for a configuration that says nothing.
+# The API's default, if timeoutSeconds is not set.
 _TIMEOUT_SECONDS = 10
 
-# (attributes, what the webhook's rule asked for, the object and the old one in that version) -> for each condition whether it
-# holds, or the error of its evaluation.
+# (attributes, the version that the webhook's rule names, the object and the old one in that version) -> for each condition
+# whether it holds, or the error of its evaluation.
 Conditions = Callable[[Attributes, Target, JSONObject | None, JSONObject | None], Awaitable[Sequence[bool | Exception]]]
 # (the matchConditions of a webhook) -> what evaluates them. Called once for each webhook of a changed configuration.
 CompileConditions = Callable[[Sequence[JSONObject]], Conditions]
@@ -33,7 +33,7 @@ CompileConditions = Callable[[Sequence[JSONObject]], Conditions]
 class Configurations(Protocol):
     """Mutating- or ValidatingWebhookConfigurations as last known, as JSON with the API's defaults, in any order.
 
-    generation: another one after each change. The objects are not changed in place.
+    generation: differs after each change. The objects are not changed in place.
     """
 
     @property
@@ -46,8 +46,8 @@ class Configurations(Protocol):
 class Webhook:
     """One webhook of a configuration.
 
-    uid: unique among all, also where a configuration has a name twice. versions: its admissionReviewVersions. side_effects: '' if
-    it says nothing. timeout: in seconds. conditions: None if it has none.
+    uid: unique among all webhooks, even if a configuration uses a name twice. versions: its admissionReviewVersions.
+    side_effects: '' if not set. timeout: in seconds. conditions: None if it has none.
     """
 
     uid: str
@@ -67,7 +67,7 @@ class Webhook:
 
 
 class Entry(NamedTuple):
-    """position: of the webhook among all those of its kind, for audit annotations."""
+    """A webhook, and its position among all webhooks of its kind, for audit annotations."""
 
     position: int
     webhook: Webhook
@@ -87,7 +87,7 @@ class WebhookIndex:
         self._index = Index[Entry]()
 
     def of(self, attributes: Attributes) -> Sequence[tuple[Criteria, Entry]]:
-        """Those that may be called for requests of the resource, in the order in which they are called."""
+        """The webhooks that may be called for requests of the resource, in the order in which they are called."""
         if self._generation != self._configurations.generation:
             self._rebuild()
         return self._index.of(attributes.resource, attributes.objects)
@@ -141,9 +141,9 @@ def _client(config: Mapping[str, Any]) -> ClientConfig:
 
 
 def judge(results: Sequence[bool | Exception], *, fails_open: bool) -> bool | str:
-    """Whether matchConditions hold; a text if the request is to be refused since some could not be evaluated.
+    """Whether matchConditions hold; an error text if the request is to be refused since some could not be evaluated.
 
-    One that does not hold decides, whatever became of the others.
+    A condition that is false decides, whatever the results of the others.
     """
     if any(result is False for result in results):
         return False

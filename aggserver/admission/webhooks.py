@@ -1,9 +1,9 @@
 """MutatingAdmissionWebhook and ValidatingAdmissionWebhook: the plugins that ask webhooks about objects.
 
-Mutating webhooks are called one after the other, each with what the one before has made of the object; those that want it are
-called a second time if something changed after their call. Validating ones are called at the same time. A webhook that asks for
-another version of the resource gets the object converted, and what it makes of it is converted back. A failure of a webhook
-refuses the request, or is passed over if its failurePolicy says so.
+Mutating webhooks are called one after the other, each with the object as the previous ones left it; those with reinvocationPolicy
+IfNeeded are called a second time if the object changed after their call. Validating ones are called at the same time. A webhook
+whose rules name another version of the resource gets the object converted, and its changes are converted back. If a call fails,
+the request is refused, or with failurePolicy Ignore goes on without the webhook.
 
 An answer is bounded in bytes, and so is the number of its patch's operations; large ones are decoded and applied in a thread.
 Source: k8s.io/apiserver pkg/admission/plugin/webhook/{mutating,validating}/dispatcher.go, .../mutating/reinvocationcontext.go,
@@ -35,11 +35,11 @@ from aggserver.workers import OBJECTS
 
 __all__ = ["MutatingWebhooks", "ValidatingWebhooks", "WebhookCaller", "WebhookCalls"]
 
-# A patch may replace an object of 3 MiB, in base64. All that a validating webhook says is a text.
+# Of an answer. A patch may replace an object of 3 MiB, in base64. A validating webhook sends only texts.
 MAX_MUTATING_BYTES = 8 * 2**20
 MAX_VALIDATING_BYTES = 2**20
 
-# How many failing webhooks are remembered as logged. Configurations come and go; when there are more, all are logged once more.
+# Failing webhooks that are remembered as logged. When there are more, as configurations come and go, all are logged once more.
 MAX_FAILING = 1000
 
 # Above this many bytes, answers and objects are decoded, patched and encoded in a thread, since that takes milliseconds.
@@ -56,7 +56,7 @@ class WebhookCaller(Protocol):
 
 
 class _CallError(Exception):
-    """The webhook gave no valid answer: what its failurePolicy is for. code: of HTTP, for metrics."""
+    """The webhook gave no valid answer, so its failurePolicy applies. code: of HTTP, for metrics."""
 
     def __init__(self, reason: str, code: int) -> None:
         super().__init__(reason)
@@ -74,14 +74,14 @@ class _Denied(Exception):
 class _View:
     """An object and the old one in the version that a webhook asked for.
 
-    `base` is the object in the requested version. What webhooks make of it is in `obj`, and is not in `base` while it is dirty.
+    `_base` is the object in the requested version. Webhooks change `obj`; while `dirty`, the changes are not yet in `_base`.
     """
 
     def __init__(self, attributes: Attributes, base: JSONObject | None, old: JSONObject | None) -> None:
         self._attributes = attributes
         self._base = base
         self._old = old
-        # The version of `base`: mostly the request's, but changes of metadata alone are made in the stored version.
+        # The version of `_base`: mostly the request's, but changes of metadata alone are made in the stored version.
         self._home = attributes.object_version if base is None else base["apiVersion"]
         self._version = ""
         self.obj = base
@@ -101,7 +101,7 @@ class _View:
         self._version = api_version
 
     async def settle(self) -> None:
-        """Bring what webhooks have changed into the requested version, in `base`. Raises StatusError."""
+        """Convert the changes of webhooks to the requested version, into `_base`. Raises StatusError."""
         if not self.dirty or self._base is None or self.obj is None:
             return
         made = await self._attributes.objects.convert(self.obj, self._home)
@@ -115,7 +115,7 @@ class _View:
         self._encoded.pop((self._version, False), None)
 
     def encoded(self, target: Target) -> tuple[bytes, bytes]:
-        """The object and the old one, as they are sent."""
+        """The object and the old one, as they are sent to webhooks."""
         return self._bytes(target, self.obj, is_old=False), self._bytes(target, self.old, is_old=True)
 
     def _bytes(self, target: Target, obj: JSONObject | None, *, is_old: bool) -> bytes:
@@ -131,9 +131,9 @@ class _View:
 
 
 class WebhookCalls:
-    """Asks webhooks. Both plugins share one.
+    """Calls webhooks. Both plugins share one instance.
 
-    new_uid: a uid for each question. namespace_labels: for namespaceSelectors.
+    new_uid: returns a uid for each AdmissionReview. namespace_labels: for namespaceSelectors.
     """
 
     def __init__(
@@ -159,7 +159,10 @@ class WebhookCalls:
         old: JSONObject | None,
         viewed: Callable[[str], Awaitable[_View]],
     ) -> Target | None:
-        """What the webhook asks for; None if it is not to be called. viewed: converts to an apiVersion. Raises StatusError."""
+        """The version that the webhook's rule names; None if it must not be called. viewed: converts to a version.
+
+        Raises StatusError.
+        """
         equivalents = attributes.objects.equivalents(attributes.subresource)
         target = await matches(criteria, attributes, obj, old, equivalents, self._namespace_labels)
         if target is None or webhook.conditions is None:
@@ -205,7 +208,7 @@ class WebhookCalls:
         if not webhook.client.url and webhook.client.service is None:
             why = review.why_failed(webhook.name, "webhook configuration must have either service or URL")
             raise _CallError(f"could not get REST client: {why}", 500)
-        # Whole seconds, since the webhook is told. The request's own deadline ends the call, too.
+        # Whole seconds, since the timeout is sent to the webhook. The request's own deadline ends the call, too.
         left = attributes.deadline - asyncio.get_running_loop().time()
         timeout = webhook.timeout if left >= webhook.timeout else max(math.ceil(left), 1)
         limit = MAX_MUTATING_BYTES if mutating else MAX_VALIDATING_BYTES
@@ -220,7 +223,7 @@ class WebhookCalls:
             raise _CallError(f"received invalid webhook response: {error}", 503) from error
 
     def failed(self, kind: str, webhook: Webhook, attributes: Attributes, error: Exception, seconds: float) -> StatusError | None:
-        """Counts a call that did not end with an answer that allows; the error to raise, None to go on without the webhook."""
+        """Counts a call that did not allow the request. Returns the error to raise, or None to go on without the webhook."""
         name, operation, observer = webhook.name, attributes.operation, self.observer
         if isinstance(error, _CallError):
             observer.webhook(name, kind, operation, seconds, error.code, rejected=not webhook.fails_open)
@@ -253,7 +256,7 @@ class WebhookCalls:
 
 
 async def _aside(attributes: Attributes, size: int, function: Callable[[], T]) -> T:
-    """In a thread, if it works on many bytes."""
+    """Call the function, in a thread if it works on many bytes. size: in bytes."""
     return await OBJECTS.run(attributes.user.name, size, function) if size > _LONG else function()
 
 
@@ -261,9 +264,9 @@ async def _aside(attributes: Attributes, size: int, function: Callable[[], T]) -
 
 
 class _Memory:
-    """What the plugin remembers of one object between the rounds, by the uids of webhooks.
+    """What the plugin remembers about one object between the rounds, as uids of webhooks.
 
-    invoked: those called so far that want to be called again if something changes. again: those to call in the second round.
+    invoked: those called so far with reinvocationPolicy IfNeeded. again: those to call in the second round.
     """
 
     __slots__ = ("again", "invoked", "output")
@@ -317,7 +320,7 @@ class MutatingWebhooks:
         return changed
 
     async def _consider(self, criteria: Criteria, entry: Entry, attributes: Attributes, view: _View, memory: _Memory) -> bool:
-        """Call a webhook if it is to be called; whether it gave a patch. Raises StatusError."""
+        """Call a webhook if it matches. Returns whether it gave a patch. Raises StatusError."""
 
         async def viewed(api_version: str) -> _View:
             try:
@@ -356,7 +359,7 @@ class MutatingWebhooks:
 
 
 async def _patch(webhook: Webhook, answer: Answer, view: _View, attributes: Attributes, target: Target) -> tuple[bool, bool]:
-    """Apply a webhook's patch to the view; whether there was one, and whether it changed the object.
+    """Apply a webhook's patch to the view. Returns whether there was one, and whether it changed the object.
 
     Raises _CallError, and StatusError for a patch that does not apply or makes no object.
     """

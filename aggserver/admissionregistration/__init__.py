@@ -1,4 +1,4 @@
 """The API group admissionregistration.k8s.io: webhook configurations, policies and their bindings, validated and served.
 
-What they make of a request is decided by the plugins in `admission/`, which read the stored objects as plain JSON.
+Their effect on requests is decided by the plugins in `admission/`, which read the stored objects as plain JSON.
 """

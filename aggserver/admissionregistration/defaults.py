@@ -1,6 +1,6 @@
 """Defaults of webhook configurations, policies and bindings.
 
-The functions are for objects of the right form, and set defaults in place.
+The functions expect objects that fit their types, and set defaults in place.
 Pure. Source: k8s.io/kubernetes pkg/apis/admissionregistration/v1/{defaults,zz_generated.defaults}.go, v1.36.3.
 """
 
@@ -15,7 +15,7 @@ __all__ = ["of_binding", "of_policy", "of_webhooks"]
 
 
 def of_webhooks(obj: JSONObject, *, mutating: bool) -> None:
-    """A configuration of webhooks. mutating: whether they mutate, and so have a reinvocationPolicy."""
+    """Set the defaults of a webhook configuration. mutating: whether its webhooks have a reinvocationPolicy."""
     for webhook in obj.get("webhooks") or ():
         _fill(webhook, "failurePolicy", "Fail")
         _match(webhook)
@@ -29,16 +29,16 @@ def of_webhooks(obj: JSONObject, *, mutating: bool) -> None:
 
 
 def of_policy(obj: JSONObject) -> None:
-    """Both kinds of policies. Go writes an empty spec, so it is there afterwards; a policy without spec is invalid later."""
+    """Set the defaults of either kind of policy. As Go writes an empty spec, a missing one is added; validation refuses it."""
     spec = obj.setdefault("spec", {})
     _fill(spec, "failurePolicy", "Fail")
     _match_resources(spec.get("matchConstraints"))
     for condition in (obj.get("status") or {}).get("conditions") or ():
-        _fill(condition, "message", "")  # Go writes it, though it may be missing
+        _fill(condition, "message", "")  # Go always writes it
 
 
 def of_binding(obj: JSONObject) -> None:
-    """Both kinds of bindings."""
+    """Set the defaults of either kind of binding."""
     _match_resources(obj.setdefault("spec", {}).get("matchResources"))
 
 

@@ -1,6 +1,6 @@
 """Validation of the expressions in webhook configurations and policies: they must compile, and have the wanted type.
 
-Unlike the rules of a definition they have no limit of estimated cost; what one may cost is limited when it is evaluated.
+Unlike the validation rules of a definition, they have no limit of estimated cost; their cost is limited when they are evaluated.
 Pure. Source: k8s.io/kubernetes pkg/apis/admissionregistration/validation/validation.go, v1.36.3; k8s.io/apiserver
 pkg/admission/plugin/cel/compile.go, v0.36.3.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from aggserver.meta.field import FieldError, Path, internal_error, invalid
 
-# CEL is imported when the first expression is written, since a start does not need it.
+# CEL is imported when the first expression is validated, since starting the server does not need it.
 if TYPE_CHECKING:
     from aggserver.admission.policy.expressions import Expression
     from aggserver.cel.types import Type
@@ -23,7 +23,7 @@ _MEMBERS = frozenset({"expression", "messageExpression", "valueExpression"})
 
 
 class Expressions:
-    """Of one policy, or of one webhook. Each method returns the errors of an expression at `path`; variables come first.
+    """The expressions of one policy or webhook. Each method returns the errors of an expression at `path`; variables come first.
 
     has_params: whether the policy has a paramKind. has_variables: whether expressions may name `variables`.
     """
@@ -44,15 +44,15 @@ class Expressions:
         return _errors(self._compiler.expression(source, (self._types.BOOL,)), source, path)
 
     def message(self, source: str, path: Path) -> Iterator[FieldError]:
-        """A messageExpression, which does not see the authorizer."""
+        """A messageExpression, which can't use the authorizer."""
         return _errors(self._compiler.expression(source, (self._types.STRING,), has_authorizer=False), source, path)
 
     def annotation(self, source: str, shown: str, path: Path) -> Iterator[FieldError]:
-        """shown: the value as the errors have it."""
+        """The valueExpression of an audit annotation. shown: its text in errors."""
         return _errors(self._compiler.expression(source, (self._types.STRING, self._types.NULL)), shown, path)
 
     def mutation(self, source: str, patch_type: str, path: Path) -> Iterator[FieldError]:
-        """patch_type: ApplyConfiguration or JSONPatch."""
+        """The expression of a mutation. patch_type: ApplyConfiguration or JSONPatch."""
         from aggserver.admission.policy.environment import APPLY_CONFIGURATION, JSON_PATCH
 
         wanted: Type = APPLY_CONFIGURATION if patch_type == "ApplyConfiguration" else self._types.list_of(JSON_PATCH)

@@ -1,6 +1,6 @@
 """Validation of what a webhook, a policy or a binding matches: rules and match conditions.
 
-Objects have the right form and upstream's defaults (`defaults.py`) when they come here.
+The functions expect objects that fit their types and have upstream's defaults (`defaults.py`).
 Pure. Source: k8s.io/kubernetes pkg/apis/admissionregistration/validation/validation.go, v1.36.3.
 """
 
@@ -28,7 +28,7 @@ _MAX_CONDITIONS = 64
 
 
 def one_of(value: str | None, supported: Sequence[str], path: Path) -> Errors:
-    """The error of a value that is set and not one of those; callers decide whether it is required."""
+    """An error if the value is set and not supported. Callers check whether it is required."""
     if value is not None and value not in supported:
         yield not_supported(path, value, supported)
 
@@ -36,7 +36,7 @@ def one_of(value: str | None, supported: Sequence[str], path: Path) -> Errors:
 def match_resources(given: JSONMapping, path: Path, *, mutating: bool, needs_rule: bool = False) -> Errors:
     """The errors of `matchConstraints` of a policy or `matchResources` of a binding.
 
-    mutating: whether the policy mutates, which a delete can't be. needs_rule: a policy must name what it is for.
+    mutating: whether the policy mutates; then DELETE is not allowed. needs_rule: whether a resource rule is required.
     """
     if given.get("matchPolicy") is None:
         yield required(path.child("matchPolicy"))
@@ -101,7 +101,7 @@ def _resources(resources: Sequence[str], path: Path) -> Errors:
             continue
         resource, slash, subresource = name.partition("/")
         if not slash:
-            whole = name != "*"  # the last one decides, as upstream
+            whole = name != "*"  # the last entry decides, as upstream
             continue
         if resource in all_subresources_of:
             yield invalid(at, name, f"if '{resource}/*' is present, must not specify {name}")

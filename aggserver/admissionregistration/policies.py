@@ -22,12 +22,12 @@ __all__ = ["validate_mutating", "validate_validating"]
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _PATCH_TYPES = ("ApplyConfiguration", "JSONPatch")
 _MAX_ANNOTATIONS = 20
-# Bytes of an expression for an annotation, whose value may have 10 KiB.
+# Bytes of a valueExpression; the value it makes may have 10 KiB.
 _MAX_ANNOTATION_EXPRESSION = 5 * 1024
 _ONE_OF_BOTH = "validations or auditAnnotations must contain at least one item"
 
 _is_identifier = re.compile("[_a-zA-Z][_a-zA-Z0-9]*").fullmatch
-# Words that CEL keeps for itself.
+# Reserved words of CEL.
 _RESERVED = {"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import"}
 _RESERVED |= {"let", "loop", "package", "namespace", "return", "var", "void", "while"}
 
@@ -36,7 +36,7 @@ def validate_validating(obj: JSONMapping, old: JSONMapping | None = None) -> lis
     """The errors of a ValidatingAdmissionPolicy, except for its metadata and status. old: the stored one in an update."""
     spec, path = obj.get("spec") or {}, Path("spec")
     name = obj["metadata"].get("name") or ""
-    # As upstream, without variables there is no `variables` either.
+    # As upstream, `variables` is only declared if the policy has variables.
     expressions = Expressions(has_params=_has_params(spec), has_variables=bool(spec.get("variables")))
     return [
         *_common(spec, _spec_of(old), path, expressions, mutating=False),
@@ -45,7 +45,7 @@ def validate_validating(obj: JSONMapping, old: JSONMapping | None = None) -> lis
 
 
 def validate_mutating(obj: JSONMapping, old: JSONMapping | None = None) -> list[FieldError]:
-    """As `validate_validating`, of a MutatingAdmissionPolicy."""
+    """The errors of a MutatingAdmissionPolicy; see `validate_validating`."""
     spec, path = obj.get("spec") or {}, Path("spec")
     expressions = Expressions(has_params=_has_params(spec), has_variables=True)
     return [*_common(spec, _spec_of(old), path, expressions, mutating=True), *_mutations(spec, path, expressions)]
@@ -139,7 +139,7 @@ def _validation(validation: JSONMapping, path: Path, expressions: Expressions) -
 
 
 def _annotations(annotations: Sequence[JSONMapping], path: Path, expressions: Expressions, name: str) -> Errors:
-    """name: the policy's, which is part of the keys."""
+    """The errors of auditAnnotations. name: of the policy, which is part of their keys."""
     if len(annotations) > _MAX_ANNOTATIONS:
         yield invalid(path, _internal_text(annotations), f"must not have more than {_MAX_ANNOTATIONS} auditAnnotations")
     seen: set[str] = set()
@@ -163,7 +163,7 @@ def _annotations(annotations: Sequence[JSONMapping], path: Path, expressions: Ex
 
 
 def _internal_text(annotations: Sequence[JSONMapping]) -> RawJSON:
-    """The JSON of upstream's internal type, which has Go's names."""
+    """The annotations as JSON of upstream's internal type, whose members have Go's names."""
     pairs = ((to_json(each.get("key") or ""), to_json(each.get("valueExpression") or "")) for each in annotations)
     return RawJSON("[" + ",".join(f'{{"Key":{key},"ValueExpression":{value}}}' for key, value in pairs) + "]")
 

@@ -27,7 +27,7 @@ def registration_stores(environment: Environment) -> dict[str, Store]:
 
 
 def registration_kinds(stores: Mapping[str, Store], admission: Chain) -> list[FixedResource]:
-    """stores: those of `registration_stores`."""
+    """The resources to serve. stores: from `registration_stores`."""
     return [_resource(kind, stores[kind.plural], admission) for kind in KINDS]
 
 
@@ -79,7 +79,7 @@ def _param_ref(binding: Mapping[str, Any]) -> str:
 
 
 def _selector_text(selector: Mapping[str, Any]) -> str:
-    """A label selector as Go prints it, which is not how it is written in a query."""
+    """A label selector as Go's %v prints it."""
     labels = "".join(f"{key}: {value}," for key, value in sorted((selector.get("matchLabels") or {}).items()))
     requirements = "".join(
         f"LabelSelectorRequirement{{Key:{each.get('key', '')},Operator:{each.get('operator', '')},"

@@ -1,7 +1,7 @@
-"""The strategies of the kinds of admissionregistration.k8s.io: they set defaults and validate, and count generations.
+"""The strategies of the kinds of admissionregistration.k8s.io: defaults, validation and metadata.generation.
 
-A `RegistrationKind` says what differs between the six. Whether the user may read the params that they refer to is decided
-elsewhere (`standalone/param_permissions.py`).
+A `RegistrationKind` says what differs between the six kinds. Whether the user may read the params that a policy or binding names
+is checked elsewhere (`standalone/param_permissions.py`).
 Pure. Source: k8s.io/kubernetes pkg/registry/admissionregistration/*/strategy.go, v1.36.3.
 """
 
@@ -31,7 +31,7 @@ GROUP = "admissionregistration.k8s.io"
 _STATIC = ".static.k8s.io"
 # Characters of expressions that are compiled in the event loop, at 10 us each; more are compiled in a thread.
 _QUICK = 2000
-# What a write of the status can't change. Of managedFields, it tells who wrote the status.
+# Metadata that a write of the status can't change. It does change managedFields: they record who wrote the status.
 _KEPT_BY_STATUS = (
     "deletionTimestamp",
     "generation",
@@ -45,8 +45,8 @@ _KEPT_BY_STATUS = (
 
 @dataclass(frozen=True)
 class RegistrationKind:
-    """content: the member whose changes increment the generation. validate: (object, old object or None) -> errors, except for
-    those of metadata and status. set_defaults: changes an object of the right form.
+    """One kind. content: the member whose changes increment the generation. validate: (object, old or None) -> errors, except for
+    those of metadata and status. set_defaults: in place, for an object that fits its type.
     """
 
     name: str
@@ -58,7 +58,7 @@ class RegistrationKind:
 
     @property
     def type_name(self) -> str:
-        """In the tables of `scheme/`."""
+        """The name of the type in the tables of `scheme/`."""
         return f"admissionregistration/v1.{self.name}"
 
     @property
@@ -138,11 +138,11 @@ class RegistrationStrategy(StrategyDefaults):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
-        # As upstream, the metadata is validated as that of a new object, too, so that some of its errors come twice.
+        # As upstream, metadata is validated here as for a new object, so that some of its errors are reported twice.
         return self._verdict(obj, old)
 
     def _verdict(self, obj: JSONObject, old: JSONObject | None) -> Verdict:
-        """At once, or later for many expressions."""
+        """The errors of an object; computed later, in a thread, if compiling its expressions takes long."""
 
         def verdict() -> Verdict:
             return Verdict(_metadata_problems(obj) + self.kind.validate(obj, old))
@@ -163,7 +163,7 @@ class RegistrationStrategy(StrategyDefaults):
 
 
 class RegistrationStatusStrategy(RegistrationStrategy):
-    """`/status`."""
+    """The strategy of the subresource `status`."""
 
     @cached_property
     def field_manager(self) -> FieldManager | None:

@@ -1,6 +1,6 @@
 """Validation of Mutating- and ValidatingWebhookConfigurations, with upstream's texts and paths.
 
-An update may keep what was valid under older rules: what a new object must not have is accepted if the old object has it.
+An update may keep what was valid under older rules: a check that the stored object fails is not made for the new one.
 Pure. Source: k8s.io/kubernetes pkg/apis/admissionregistration/validation/validation.go, v1.36.3.
 """
 
@@ -28,7 +28,7 @@ _LONGEST_TIMEOUT = 30  # seconds
 
 
 class _Strictness(NamedTuple):
-    """What is required of the webhooks. For a new configuration that is everything."""
+    """Which checks are made. The defaults, for a new configuration, are the strictest."""
 
     side_effects: Sequence[str] = _NO_SIDE_EFFECTS
     recognized_version: bool = True
@@ -38,7 +38,7 @@ class _Strictness(NamedTuple):
 
     @classmethod
     def towards(cls, old: Sequence[JSONMapping], new: Sequence[JSONMapping]) -> _Strictness:
-        """For an update: whatever all old webhooks complied with."""
+        """For an update: the checks that all old webhooks pass. Conditions are checked if they changed."""
         names = [webhook.get("name") for webhook in old]
         harmless = all(webhook.get("sideEffects") in _NO_SIDE_EFFECTS for webhook in old)
         return cls(

@@ -1,7 +1,7 @@
 """DefinitionObjects: the versions of a definition, as admission needs them.
 
-Webhooks and policies may ask for another version than the request's, and what they make of an object gets its version's defaults
-before the next of them sees it. It is pruned only after all of them, by the registry.
+Webhooks and policies may ask for another version than the request's. An object that one of them changed gets the defaults of its
+version before the next one gets it. It is pruned only after all of them, by the registry.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go (equivalentResourceRegistry,
 unstructuredDefaulter), pkg/apiserver/conversion/converter.go (crConverter), v0.36.3.
 """
@@ -29,7 +29,7 @@ _SCALE = lookup(f"{_SCALE_VERSION}.Scale")
 
 
 class DefinitionObjects:
-    """`admission.chain.Objects` of a resource and of its status. atom: the type of the objects with an apiVersion."""
+    """`admission.chain.ResourceObjects` of a resource and of its status. atom: apiVersion -> the type of its objects."""
 
     def __init__(
         self,
@@ -85,9 +85,10 @@ class DefinitionObjects:
 
 
 class ScaleObjects:
-    """`admission.chain.Objects` of a scale, which is the same in all versions. conform: prunes it in place; raises ValueError.
+    """`admission.chain.ResourceObjects` of a scale, which is the same in all versions. conform: prunes it in place; raises
+    ValueError.
 
-    Upstream decodes what webhooks make of it only after the last one.
+    Like upstream, it does not decode what webhooks make of a Scale before the last one was called.
     """
 
     def __init__(self, definition: DefinitionObjects, conform: Callable[[JSONObject], object]) -> None:
@@ -114,7 +115,7 @@ class ScaleObjects:
         return
 
     def accept_of_policy(self, obj: JSONObject, api_version: str) -> None:
-        """Upstream can't bring a Scale into its version again, and refuses all that a policy changes in one."""
+        """Refuses every change by a policy: upstream fails to convert the changed Scale back."""
         raise ValueError(f"request to convert CR to an invalid group/version: {_SCALE_VERSION}")
 
 

@@ -1,4 +1,4 @@
-"""APIService: by which the cluster's aggregator sends requests for a group-version to this server, and whose one is. Pure.
+"""APIServices, by which the cluster's aggregator sends requests for a group-version to this server, and who owns one. Pure.
 
 Source: k8s.io/kube-aggregator pkg/controllers/autoregister, pkg/apis/apiregistration/validation, v0.36.3.
 """
@@ -31,12 +31,12 @@ API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "aggserver"
 
-# The same label of APIServices of adopted group-versions. Package `adoption` looks after them.
+# The value of that label on APIServices of adopted group-versions, which package `adoption` manages.
 ADOPTION = "aggserver-adoption"
 
 AUTO_MANAGED_LABEL = "kube-aggregator.kubernetes.io/automanaged"
 
-# What `ownership` says of those. It is not reported.
+# The result of `ownership` for those, which is not reported.
 ADOPTED = "that of an adopted group-version"
 
 # The same as kube-apiserver gives to groups of CRDs, so that ours sort among them in discovery.
@@ -73,7 +73,7 @@ def api_service(group: str, version: str, priority: int, service: Service, ca_bu
 
 
 def ownership(found: Mapping[str, Any], service: Service) -> str:
-    """'' if the APIService is this server's own; otherwise whose it is, to complete the sentence "it is ..."."""
+    """'' if this server owns the APIService; otherwise the owner, to complete the sentence "it is ..."."""
     labels = found["metadata"].get("labels") or {}
     target = found["spec"].get("service")
     if labels.get(MANAGED_BY_LABEL) == ADOPTION:

@@ -2,7 +2,7 @@
 
 Upstream has a controller for each condition; here one function computes them all: which names are accepted, whether the
 definition is Established, whether its group is approved and its schemas are structural. A name belongs to the first definition
-that asks for it, until that gives it up. A definition that was once Established stays so, even if it loses names.
+that requests it, until that definition no longer does. Once Established, a definition remains so, even if it loses names.
 
 Pure.
 Source: k8s.io/apiextensions-apiserver pkg/controller/{status,establish,apiapproval,nonstructuralschema},
@@ -37,7 +37,7 @@ __all__ = [
 # Status, reason and message of a condition.
 Structure = tuple[str, str, str]
 
-# In upstream's order; of several conflicts, the last one is the reason of the condition.
+# In upstream's order: of several conflicts, the last one becomes the reason of the condition.
 _RESOURCE_NAMES = (("plural", "PluralConflict"), ("singular", "SingularConflict"))
 _KIND_NAMES = (("kind", "KindConflict"), ("listKind", "ListKindConflict"))
 
@@ -145,10 +145,10 @@ def stored_versions(crd: Mapping[str, Any]) -> list[str]:
 
 
 def accept_names(crd: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> tuple[JSONObject, tuple[str, str] | None]:
-    """(acceptedNames, conflict): those of the requested names that are accepted.
+    """(acceptedNames, conflict): the names of the definition that are accepted.
 
-    A name that another definition of the group has is not accepted; then the definition keeps the name it had before. The
-    conflict is (reason, message); None if all names are accepted.
+    A requested name that another definition of the group has is not accepted; the name accepted before is kept instead. The
+    conflict is (reason, message); None if all requested names are accepted.
     """
     spec = member(crd, "spec", {})
     asked = manifest.default_names(member(spec, "names", {}))
@@ -185,7 +185,7 @@ def _in_use(names: Sequence[str]) -> str:
 
 
 def _aggregate(errors: Sequence[str]) -> str:
-    """The text of several errors, in the form of upstream's Aggregate."""
+    """The text of several errors, as upstream's Aggregate joins them."""
     texts = list(dict.fromkeys(errors))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 

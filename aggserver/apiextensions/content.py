@@ -1,6 +1,6 @@
 """The content of a definition: the parts that determine how its objects look to readers, i.e. versions, schemas and conversion.
 
-When it changes, objects that clients hold become outdated (new defaults, pruned fields, other versions), so watches end.
+When the content changes, objects that clients hold become outdated (new defaults, pruned fields, other versions), so watches end.
 Columns, names, descriptions, subresources and deprecations don't affect objects.
 
 Pure. Source: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go (updateCustomResourceDefinition), v0.36.3,
@@ -19,7 +19,7 @@ from aggserver.apiextensions.definition import Definition, Version
 
 __all__ = ["content_digest", "same_content"]
 
-# Members of a schema that are only documentation, and those that contain further schemas: one, by name, or in a list.
+# Members of a schema that are only documentation; then those that contain one further schema, a map or a list of them.
 _DOCUMENTATION = frozenset({"description", "title", "example", "externalDocs"})
 _ONE = frozenset({"additionalItems", "additionalProperties", "items", "not"})
 _BY_NAME = frozenset({"definitions", "dependencies", "patternProperties", "properties"})

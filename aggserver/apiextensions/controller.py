@@ -2,8 +2,8 @@
 
 It writes the conditions that `conditions.py` computes, serves a definition once its names are accepted, and finalizes a deleted
 one: its objects are deleted, then its finalizer is removed, which removes the definition.
-A definition in a group with built-in kinds gets the same conditions, but is not served, and no objects are its own: in
-kube-apiserver, the routes of such a group come first, and answer 404 for whatever else is asked below it.
+A definition in a group with built-in kinds gets the same conditions, but is not served, and has no objects: in kube-apiserver,
+the routes of such a group come first, and answer 404 for every other path below it.
 Source: k8s.io/apiextensions-apiserver pkg/controller/{status,establish,finalizer}, v0.36.3.
 """
 
@@ -46,7 +46,7 @@ _WRITE = WriteOptions(field_manager="aggserver", bounded=False)
 
 
 class DefinitionController:
-    """store: that of the definitions. clock: seconds since the epoch. migrations: None to leave stored objects as they are.
+    """The controller. store: of the definitions. clock: seconds since the epoch. migrations: None to not migrate stored objects.
 
     is_built_in: whether a group has built-in kinds.
     """
@@ -83,7 +83,7 @@ class DefinitionController:
         await self._informer.caught_up()
 
     async def settled(self, names: Sequence[str]) -> Mapping[str, str]:
-        """Return when each of these is served, or refused for good; the result has the refused ones with the reasons."""
+        """Wait until each of these definitions is served or refused. Returns the reasons for the refused ones, by name."""
         for name in names:
             if self._definitions.get(name) is None and name not in self._refused:
                 await self._settled.setdefault(name, asyncio.Event()).wait()
@@ -228,7 +228,7 @@ class DefinitionController:
 
 
 def _identity(crd: JSONObject) -> tuple[str, int]:
-    """Identifies the content that was checked. Definitions stored by other servers may lack uid or generation."""
+    """(uid, generation), which identify a state of the spec. Definitions stored by other servers may lack either."""
     metadata = crd["metadata"]
     return metadata.get("uid", ""), metadata.get("generation", 0)
 

@@ -1,8 +1,8 @@
 """The annotation aggserver.io/conversion of a definition: conversion rules in place of a webhook.
 
-It is an annotation so that kube-apiserver accepts the same manifest. Where a definition has both the annotation and a webhook,
-the rules convert here, and the webhook on kube-apiserver. In the files of a folder, which only aggserver reads, the rules may
-also stand in the spec, under a strategy of their own; `with_annotation` turns that into the annotation.
+It is an annotation so that kube-apiserver accepts the same manifest. If a definition has both the annotation and a webhook, this
+server uses the rules, and kube-apiserver the webhook. In the files of a folder, which only aggserver reads, the rules may also be
+in the spec, with a strategy of their own; `with_annotation` turns that into the annotation.
 
 CEL is imported only for definitions that have rules, as in `schema/rules.py`. Pure.
 """
@@ -43,23 +43,23 @@ __all__ = [
 
 ANNOTATION = "aggserver.io/conversion"
 STRATEGY = "Rules"
-"""The strategy in files that stands for the annotation; the member `rules` beside it has what the annotation has as text."""
+"""The strategy in files that replaces the annotation; the member `rules` beside it has the annotation's content, decoded."""
 
 _PATH = Path("metadata.annotations").key(ANNOTATION)
 _IN_SPEC = Path("spec").child("conversion", "rules")
 # Definitions whose compiled rules are remembered.
 _REMEMBERED = 64
-# Warnings of one definition; all headers of a response have room for some kilobytes.
+# Warnings for one definition; clients accept only some kilobytes of headers.
 _MOST_TOLD = 10
 
 
 def rules_text(crd: JSONMapping) -> str:
-    """The rules of a manifest of the right form, as written; '' if it has none."""
+    """The rules of a manifest that fits its type, as written; '' if it has none."""
     return str(member(member(member(crd, "metadata", {}), "annotations", {}), ANNOTATION, ""))
 
 
 def changed(crd: JSONMapping, old: JSONMapping | None) -> bool:
-    """Whether there are rules to check: those of a new definition, or those that changed, or whose schemas did."""
+    """Whether there are rules to check: the definition is new, or its rules or schemas changed."""
     text = rules_text(crd)
     if not text or old is None:
         return bool(text)
@@ -69,7 +69,7 @@ def changed(crd: JSONMapping, old: JSONMapping | None) -> bool:
 def problems(crd: JSONMapping, old: JSONMapping | None, options: RuleOptions) -> list[FieldError]:
     """The errors of the rules of a definition that is valid otherwise. old: the definition before an update.
 
-    As with validation rules, errors that the same text had before remain possible.
+    As with validation rules, errors that the same rules had before are not reported.
     """
     if not changed(crd, old):
         return []
@@ -93,7 +93,7 @@ def _problems(crd: JSONMapping, options: RuleOptions) -> list[FieldError]:
 
 
 def advice(crd: JSONMapping, old: JSONMapping | None, options: RuleOptions) -> list[str]:
-    """Texts for Warning headers: what the rules of a valid definition do not bring back. It may take a second."""
+    """Texts for Warning headers: what the rules of a valid definition lose in a round trip. May take a second."""
     if not changed(crd, old):
         return []
     from aggserver.conversion.round_trips import round_trips
@@ -107,9 +107,9 @@ def advice(crd: JSONMapping, old: JSONMapping | None, options: RuleOptions) -> l
 
 
 def compile_rules(text: str, schemas: Mapping[str, CompiledSchema], options: RuleOptions) -> Compiled:
-    """schemas: of all versions, by name. Raises RulesError.
+    """Compile rules. schemas: of all versions, by name. Raises RulesError.
 
-    The result is remembered: a definition that is served has just been validated, in a thread, and a thousand expressions take
+    The result is cached: a definition is validated, in a thread, just before it is served, and a thousand expressions take
     seconds to compile.
     """
     structurals = {name: schema.structural for name, schema in schemas.items()}
@@ -119,7 +119,7 @@ def compile_rules(text: str, schemas: Mapping[str, CompiledSchema], options: Rul
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What rules are compiled from. digest: of the schemas."""
+    """What rules are compiled from, as the key of the cache. digest: of the schemas, which are not compared."""
 
     text: str
     budget: int
@@ -142,9 +142,9 @@ def converter(
     options: RuleOptions = UPSTREAM,
     max_object_bytes: int = MAX_OBJECT_BYTES,
 ) -> ComputedConverter:
-    """The converter of a definition with rules. what: the definition's name. max_object_bytes: what they may make of one object.
+    """The converter of a definition with rules. what: the definition's name. max_object_bytes: see `RulesConverter`.
 
-    If the rules can't be used, since the definition was stored under other schemas, it refuses every conversion.
+    If the rules do not fit the schemas, as in a definition that another server stored, every conversion fails.
     """
     from aggserver.conversion.rules import RulesError
     from aggserver.conversion.rules_converter import RulesConverter
@@ -179,7 +179,7 @@ def _compiled_schemas(crd: JSONMapping, options: RuleOptions) -> dict[str, Compi
 
 
 def with_annotation(crd: JSONObject) -> tuple[JSONObject, Callable[[Sequence[FieldError]], list[FieldError]]]:
-    """A manifest of any shape with its rules in the annotation, and a function that gives errors the paths in the manifest."""
+    """A manifest of any shape with its rules moved to the annotation, and a function that corrects the paths of errors."""
     spec = crd.get("spec")
     conversion = spec.get("conversion") if isinstance(spec, dict) else None
     if not isinstance(spec, dict) or not isinstance(conversion, dict) or conversion.get("strategy") != STRATEGY:

@@ -23,7 +23,10 @@ Errors = Iterator[FieldError]
 
 
 def validate(conversion: JSONMapping, path: Path, old: JSONMapping | None = None, *, established: bool = False) -> Errors:
-    """old: the previous conversion, which may have been accepted under weaker rules. established: whether the definition is."""
+    """The errors of spec.conversion. old: the previous one, perhaps accepted under weaker rules.
+
+    established: whether the definition is Established.
+    """
     strategy = member(conversion, "strategy", "")
     webhook = member(conversion, "webhook", {})
     if not strategy:
@@ -36,7 +39,8 @@ def validate(conversion: JSONMapping, path: Path, old: JSONMapping | None = None
             yield required(path.child("webhookClientConfig"), "required when strategy is set to Webhook")
         else:
             yield from client_config.url_or_service(config, path.child("webhookClientConfig"))
-        # Before a definition is Established, an invalid bundle is only reported by a condition; one that was invalid may stay so.
+        # An invalid bundle is an error only if the definition is Established (before, a condition reports it) and the old one was
+        # valid.
         problem = ca_bundle_problem(conversion) if established and not ca_bundle_problem(old or {}) else ""
         if problem:
             at, bundle = path.child("webhookClientConfig", "caBundle"), member(config or {}, "caBundle", "")
@@ -51,7 +55,7 @@ def validate(conversion: JSONMapping, path: Path, old: JSONMapping | None = None
 
 
 def ca_bundle_problem(conversion: JSONMapping) -> str:
-    """Upstream's error of the webhook's CA bundle; '' if it is good, or if there is none."""
+    """Upstream's error about the webhook's CA bundle; '' if it is valid, or if there is none."""
     config = member(member(conversion, "webhook", {}), "clientConfig", {})
     try:
         bundle = base64.b64decode(member(config, "caBundle", ""), validate=True)

@@ -44,7 +44,7 @@ _WEBHOOK_PORT = 443
 
 
 class DefinitionError(AggserverError):
-    """A manifest that can't be served. `errors` has all errors, at least one."""
+    """A definition can't be served. `errors` has all errors, at least one."""
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
         super().__init__("; ".join(map(str, errors)))
@@ -65,7 +65,7 @@ class Names:
 class Version:
     """One of spec.versions. schema: openAPIV3Schema as written; empty if there is none.
 
-    structural: whether the schema is; one that is not is used as it is, but published as a bare object (`with_structure`).
+    structural: whether the schema is. A non-structural one is used as it is, but published as a bare object (`with_structure`).
     """
 
     name: str
@@ -83,7 +83,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class WebhookClient:
-    """The address of a conversion webhook: a URL or a service. ca_bundle: base64 as written, and may be invalid."""
+    """The address of a conversion webhook: a URL or a service. ca_bundle: base64 as written, which may be invalid."""
 
     url: str = ""
     service_namespace: str = ""
@@ -95,9 +95,9 @@ class WebhookClient:
 
 @dataclass(frozen=True, slots=True)
 class ConversionSettings:
-    """webhook: None for the strategy None, which changes only apiVersion.
+    """How objects are converted. webhook: None for the strategy None, which changes only apiVersion.
 
-    rules: the text of the annotation with conversion rules, '' if there is none; they come before the webhook.
+    rules: the text of the annotation with conversion rules, '' if there is none; rules take precedence over the webhook.
     """
 
     webhook: WebhookClient | None = None
@@ -107,9 +107,9 @@ class ConversionSettings:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """versions: in the manifest's order, with unique names; exactly one has `storage`.
+    """A definition. versions: in the manifest's order, with unique names; exactly one has `storage`.
 
-    preserve_unknown_fields: nothing is pruned; only definitions from before v1 can have it.
+    preserve_unknown_fields: whether nothing is pruned; only in definitions from before v1.
     """
 
     name: str
@@ -126,9 +126,9 @@ class Definition:
 
 
 def parse(crd: JSONMapping) -> Definition:
-    """Parse a manifest, which may be of any shape. Raises DefinitionError with all errors that keep it from being served.
+    """Parse a manifest, which may be of any shape. Raises DefinitionError with all errors for which it can't be served.
 
-    Other rules are not checked, since a cluster may have accepted the definition before they existed.
+    Other rules are not checked, since a cluster may have accepted the definition before these rules existed.
     """
     errors = manifest.problems(crd) or validation.essentials(crd)
     if errors:
@@ -147,7 +147,7 @@ def parse(crd: JSONMapping) -> Definition:
 
 
 def client_config(client: WebhookClient) -> ClientConfig:
-    """How to call a webhook. A bundle that is no base64 stays as it is, so that a call fails and says why."""
+    """How to call a webhook. A CA bundle that is no base64 is passed on as it is, so that calls fail with the reason."""
     service = None
     if client.service_name:
         service = ServiceReference(client.service_namespace, client.service_name, client.service_path, client.service_port)

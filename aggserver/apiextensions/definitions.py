@@ -1,7 +1,7 @@
 """Definitions: the definitions that are served now, by name; keeps the installer up to date.
 
 A changed definition takes over the watch cache of its predecessor, and watches continue unless the content (`content.py`) has
-changed; removing a definition ends them. The controller (standalone) or the watch of a folder (files) calls this.
+changed. Removing a definition ends its watches. Called by the controller (with a CRD API) or by the watch of a folder.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ class Definitions:
         self._marks = Marks(environment.storage, corrupt=environment.corrupt, behind=environment.behind)
         self.storage_versions = StorageVersions(environment.storage, environment.corrupt, environment.behind)
         self._resources: dict[str, DefinitionResource] = {}
-        # As long as a request to a definition is under way, even one that is not served any more, its gate must be the same.
+        # While a request to a definition is under way, even if it is not served any more, its gate must not be replaced.
         self._gates: WeakValueDictionary[str, Gate] = WeakValueDictionary()
         self._frozen: dict[str, Gate] = {}
         self._fence_of: Callable[[str], WriteFence] | None = None
 
     def fence_writes(self, fence_of: Callable[[str], WriteFence]) -> None:
-        """Let every write of objects depend on a fence, which is made for each definition by name. Before any is served."""
+        """Make every write of objects depend on a fence, created for each definition by name. Call it before any is served."""
         self._fence_of = fence_of
 
     def get(self, name: str) -> DefinitionResource | None:
         return self._resources.get(name)
 
     def set(self, definition: Definition, *, terminating: bool = False, identity: SpecState | None = None) -> DefinitionResource:
-        """Serve the definition in its current form; the same definition again changes nothing. identity: of its state."""
+        """Serve the definition in its current form; the same one again changes nothing. identity: of its state in the store."""
         name = definition.name
         old = self._resources.get(name)
         if old is not None and old.definition == definition and old.terminating == terminating:
@@ -63,9 +63,9 @@ class Definitions:
         return resource
 
     def set_all(self, definitions: Mapping[str, Definition]) -> None:
-        """Serve exactly these, in one step; the installer is updated even if nothing changed.
+        """Serve exactly these definitions, in one step; the installer is updated even if nothing changed.
 
-        They come from outside the store, so they may change while no server runs.
+        They are not from the store, so they may change while no server runs.
         """
         changes: list[tuple[str, tuple[Served, ...]]] = []
         for name in self._resources.keys() - definitions.keys():
@@ -86,9 +86,9 @@ class Definitions:
     async def freeze(self, name: str, *, reads: bool = False) -> None:
         """Answer every write of a definition's objects with 503 until `thaw`, and with `reads` every get, list and watch too.
 
-        Returns when no write is under way any more, so that the store has all that were or will be acknowledged. Open watches go
-        on; with `reads` they end with 410. The definition need not be served yet, and stays frozen when it changes. A second call
-        may add `reads`, and takes nothing back. Raises StorageError, and then it is frozen too.
+        Returns when no write is under way any more, so that the store has every write that was or will be acknowledged. Open
+        watches go on; with `reads` they end with 410. The definition need not be served yet, and remains frozen when it changes.
+        A second call may add `reads`, but not remove it. Raises StorageError; the definition is frozen all the same.
         """
         gate = self._frozen.setdefault(name, self._gate(name))
         gate.frozen = True
@@ -101,8 +101,8 @@ class Definitions:
     def thaw(self, name: str) -> None:
         """Undo `freeze`; does nothing if it is not frozen.
 
-        If the definition is not served any more, requests that are still under way to it stay refused: what they would write is
-        nobody's. When it is served again, it is not frozen.
+        If the definition is not served any more, requests that are still under way to it remain refused, since they would write
+        objects without a definition. When it is served again, it is not frozen.
         """
         gate = self._frozen.pop(name, None)
         if gate is None:
@@ -119,12 +119,12 @@ class Definitions:
         return gate
 
     async def expire_before(self, name: str) -> int:
-        """Expire what clients have of a definition's objects from before now, since they were moved here. Returns the revision.
+        """Expire all older revisions of a definition's objects, since the objects were moved here. Returns the new revision.
 
-        From then on, watches that resume from an older revision, lists at one, and lists that another server began get 410, so
-        that clients list anew; also at other servers of the store, and after a restart. Open watches of this server end so, too,
-        since they may have begun at a revision of another server. The store's revision must be greater than
-        any that clients have seen (`Storage.advance`). The definition need not be served. Raises StorageError.
+        From then on, watches that resume from an older revision, lists at one, and continued lists that another server began get
+        410, so that clients list anew; also at other servers of the store, and after a restart. Open watches of this server end
+        with 410 too, since they may have begun at a revision of another server. The store's revision must be greater than any
+        that clients have seen (`Storage.advance`). The definition need not be served. Raises StorageError.
         """
         revision = await self._marks.imported(name)
         if (resource := self._resources.get(name)) is not None:
@@ -139,9 +139,10 @@ class Definitions:
         return await resource.store(resource.definition.storage_version).count(Context(CONTROLLER))
 
     async def delete_objects(self, name: str) -> bool:
-        """Delete all objects of a definition that can be deleted; return whether none is left. None are if it is not served.
+        """Delete all objects of a definition; returns whether none is left. Returns True if it is not served.
 
-        Others wait for somebody's finalizers. Raises StatusError; its reason is StorageReadError for objects that can't be read.
+        Objects with finalizers remain until these are removed. Raises StatusError, with reason StorageReadError for objects that
+        can't be read.
         """
         resource = self._resources.get(name)
         if resource is None:

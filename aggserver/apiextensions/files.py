@@ -1,8 +1,8 @@
 """Files: the definitions in a folder, followed as it changes.
 
 All *.yaml, *.yml and *.json below the folder are read, except hidden names; so a mounted ConfigMap, whose files are links into a
-hidden folder, is read once. A document that can't be served is a problem with a file, a place and a reason; the others are still
-served. If a changed file is invalid, its previous definitions stay: a typo in an editor must not remove an API.
+hidden folder, is read once. A document that can't be served is reported as a `Problem`; the others are still served. If a changed
+file is invalid, its previous definitions are kept: a typo in an editor must not remove an API.
 
 Files are polled, since they are few and change seldom, and links and network file systems make notifications unreliable.
 """
@@ -42,8 +42,8 @@ _SEPARATOR = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
 class Problem:
     """A document that isn't served, with the reason. `str()` is a line for the log.
 
-    file: relative to the folder. document: from 1, counting those that are not empty; 0 for the whole file.
-    name: that of the definition, '' if unknown. field: its path, '' for the whole document.
+    file: relative to the folder. document: its number from 1, without empty ones; 0 for the whole file.
+    name: of the definition, '' if unknown. field: the path of the wrong field, '' for the whole document.
     """
 
     file: str
@@ -97,7 +97,7 @@ class FolderSource:
         try:
             paths = dict(_paths(self._folder))
         except OSError as error:
-            # The definitions of a folder that vanished stay, as do those of a file that became invalid.
+            # If the folder vanished, its definitions are kept, as are those of a file that became invalid.
             paths = {}
             problems.append(Problem(str(self._folder), 0, "", "", f"can't be read: {error.strerror}"))
         seen: dict[str, disk.Signature | None] = {name: disk.signature(path) for name, path in paths.items()}
@@ -156,7 +156,7 @@ class _File:
     problems: tuple[Problem, ...] = ()
 
     def keeping(self, before: _File) -> _File:
-        """Keep those definitions of `before` that are invalid now. An invalid document without a name may be any of them."""
+        """Add the previous definitions that are invalid now. An invalid document without a name may be any of them."""
         broken = {problem.name for problem in self.problems}
         defined = {entry.definition.name for entry in self.entries}
         kept = [
@@ -208,7 +208,7 @@ def _objects(body: bytes, *, is_json: bool) -> Iterator[tuple[int, Any]]:
 
 
 def _other_kind(value: Any) -> str:
-    """The kind of a document that is not a definition; '' if it is one."""
+    """The error for a document that is no definition; '' if it is one."""
     only = f"only {manifest.KIND}s of {manifest.API_VERSION} are read"
     if not isinstance(value, dict):
         return f"is no object: {only}"

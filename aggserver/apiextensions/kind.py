@@ -15,7 +15,7 @@ from aggserver.registry.subresources import StatusStore
 
 __all__ = ["definition_kind"]
 
-# kube-apiserver's default table, which has the time itself instead of an age.
+# kube-apiserver's default table, which shows the creation time instead of an age.
 _COLUMNS = (Column("Created At", "string", ".metadata.creationTimestamp", "When the definition was created."),)
 
 

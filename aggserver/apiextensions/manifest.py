@@ -1,8 +1,8 @@
-"""Manifest: checks that JSON has the form of a CustomResourceDefinition.
+"""Manifest: checks that JSON has the form of a CustomResourceDefinition, i.e. the right members and types.
 
 `scheme/tables/apiextensions_v1.txt` has the members and their types. `problems` finds everything that upstream's decoder would
-refuse, not only the first error; `prune` drops what the decoder would drop. The meaning of members is checked by `validation.py`;
-both it and `definition.py` rely on the form.
+refuse, not only the first error; `prune` drops what the decoder would drop. The meaning of members is checked by `validation.py`,
+which relies on the form, as does `definition.py`.
 
 Pure. Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/v1/{types,types_jsonschema}.go, v0.36.3.
 """

@@ -1,14 +1,14 @@
 """Marks: records in the store of the revision since which the objects of a definition have their current content.
 
-A watch that resumes from an older revision must list again, or its client would keep objects without the new defaults until
-somebody writes them. The definition's own revision can't serve for that: it also changes with labels and status, definitions from
-files have none, and until a server has applied the change, its clients get newer revisions of objects with the old content. So a
-server writes a mark after it has applied the change. The revision of that write is newer than all that was sent with the old
-content. What is read between the change and its mark is older than the mark, although it has the new content: such a client lists
-once more. A restart without a change writes nothing and refuses no watch.
+A client whose watch resumes from an older revision must list again, or it would keep objects without the new defaults until
+somebody writes them. The definition's own revision can't be used for that: it also changes with labels and status, definitions
+from files have none, and until a server has applied the change, its clients get newer revisions of objects with the old content.
+So a server writes a mark after it has applied the change. The revision of that write is newer than that of every object sent with
+the old content. Objects read between the change and its mark are older than the mark, although they have the new content; clients
+that hold them list once more. A restart without a change writes nothing and refuses no watch.
 
 A second mark, beside the first, says since when the store has the objects at all: they may have been moved here from another
-server. What clients have from there can't be resumed here, neither watches nor lists.
+server. Watches and lists that began there can't be continued here.
 
 All servers of a store read each other's marks, since a client may reconnect to a server that applied the change earlier.
 Keys are `/aggserver/definitions/<name>`, and `/aggserver/definitions/<name>/objects` for the second mark; no custom resource has
@@ -37,14 +37,14 @@ log = logging.getLogger("aggserver.definitions")
 
 PREFIX = resource_prefix("aggserver", "definitions")
 _OBJECTS = "/objects"  # after the name of a definition
-_DAMAGED = "damaged"  # the content that a mark has which can't be read; no digest
+_DAMAGED = "damaged"  # the content of a mark that can't be read; no digest is equal to it
 # Seconds between attempts to write a mark, while the store refuses writes.
 _RETRY = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """content: the digest. changed: whether there was other content before, so that older watches must not resume."""
+    """content: digest of the content. changed: whether there was other content before, so that older watches must not resume."""
 
     key: str
     revision: int
@@ -54,7 +54,7 @@ class _Mark:
 
 
 class Marks:
-    """corrupt, behind: see `Cacher`; what the marks have of either is added."""
+    """Reads and writes the marks. corrupt, behind: see `Cacher`; marks that are either are added."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Marks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def since(self, name: str) -> int:
-        """The revision since which objects that clients hold have the current content; 0 if all do."""
+        """The revision since which objects have the current content; 0 if all objects that clients hold have it."""
         return max(self._since(name), self.objects_since(name))
 
     def objects_since(self, name: str) -> int:
@@ -84,16 +84,16 @@ class Marks:
         return max(self._written.get(name, 0), mark.revision if mark is not None and mark.changed else 0)
 
     def _get(self, name: str) -> _Mark | None:
-        """The mark as far as this server knows. A damaged one counts as that of a change: clients list once more."""
+        """The mark in the watch cache. A damaged mark counts as a change, so that clients list once more."""
         try:
             return self._cacher.get(PREFIX + name)
         except Corrupt as error:
             return _Mark(error.key, error.revision, 0, _DAMAGED, changed=True)
 
     async def compare(self, name: str, content: Callable[[], str], *, remember: bool) -> None:
-        """Check, before objects are read for the first time, whether the definition changed while no server ran.
+        """Called before objects are read for the first time: write a mark if the definition changed while no server ran.
 
-        remember: write a mark even if there is none, for the next start. If the store refuses the write, reads go on.
+        remember: whether to write a first mark, for the next start. If the store refuses the write, that is only logged.
         """
         await self._cacher.sync()  # another server may just have moved the objects here
         mark, moved = self._get(name), self._get(name + _OBJECTS)
@@ -149,7 +149,7 @@ class Marks:
 
 
 def read_mark(item: KeyValue) -> _Mark:
-    """Raises DamagedRecord."""
+    """Decode a mark. Raises DamagedRecord."""
 
     def read(value: JSONObject) -> _Mark:
         return _Mark(item.key, item.revision, len(item.value), value["content"], value["changed"])

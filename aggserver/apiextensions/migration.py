@@ -1,12 +1,12 @@
 """Migrator: rewrites the objects of definitions whose storage version has changed, in the background.
 
 It reads all objects of a definition, in pages, and rewrites those that are stored in another version (`registry/migration.py`).
-Where it was interrupted does not matter: a new start finds what is left, since it passes over what is done. It makes way for
-requests: it pauses at least as long as it has worked, and never rewrites more objects or bytes per second than the limits below.
-Objects that fail are tried again, with longer and longer pauses; meanwhile the others are migrated, and other definitions, too.
+An interrupted migration starts again from the beginning, and skips the objects that are done. It leaves time for requests: it
+pauses at least as long as it has worked, and never rewrites more objects or bytes per second than the limits below.
+Objects that fail are tried again, with longer and longer pauses; other objects and other definitions are migrated meanwhile.
 
-Only when every object was seen in the storage version, after no server could write in another one any more (`Ledger.begin`), is
-the migration finished (`Ledger.finish`). What that means depends on the mode, see `stored_versions.py`.
+The migration is finished (`Ledger.finish`) only when every object was seen in the storage version at a time when no server could
+write other versions any more (`Ledger.begin`). What is recorded then depends on the mode, see `stored_versions.py`.
 Source: k8s.io/kubernetes pkg/controller/storageversionmigrator, v1.36.3, for what it is compatible with; the rest is our own.
 """
 
@@ -29,28 +29,28 @@ __all__ = ["Ledger", "Limits", "Migration", "Migrator", "Observe"]
 
 log = logging.getLogger("aggserver.migration")
 
-# Seconds between a change of the storage version and the migration: as long as kube-apiserver leaves servers to see a new
-# definition. Within it, other servers learn of the change and most requests that began before it end; later ones get a 503.
+# Seconds between a change of the storage version and the migration: as long as kube-apiserver gives servers to see a new
+# definition. Meanwhile other servers see the change, and most requests that began before it end; the others get a 503.
 GRACE_SECONDS = 5.0
 RETRY = Backoff(initial=1.0, longest=300.0)
 # Seconds between two lines of the log, and between two writes of the condition.
 _LOG_SECONDS, _REPORT_SECONDS = 10.0, 30.0
-# Objects, and bytes of them, that are converted together: in one call of a webhook.
+# The objects that are converted together, in one call of a webhook, and their bytes.
 _BATCH, _BATCH_BYTES = 50, 1024 * 1024
-# Objects read at once: the first time, at most, and the bytes that they should have in total.
+# Objects in the first page, the most in a page, and the bytes that a page should have.
 _FIRST_PAGE, _LARGEST_PAGE, _PAGE_BYTES = 10, 500, 4 * 1024 * 1024
-# Objects that failed, which are tried again by name. If more did, all objects are looked at again.
+# Failed objects that are remembered, and tried again by key. If more failed, all objects are read again.
 _REMEMBERED = 1000
-# Seconds that a server waits where another one rewrites the same objects, so that not every object is converted twice.
+# Seconds that a server waits when another one rewrites the same objects, so that not every object is converted twice.
 _OVERTAKEN_SECONDS = 10.0
 _NAMED = 5  # failed objects that a message names
-_SHOWN = 200  # characters of the reason, which may have parts of the object
+_SHOWN = 200  # characters of a reason, which may quote parts of the object
 _AT_ONCE = 8  # calls of the storage, or of converters, at once
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Per second, for all definitions together. read_bytes: of the objects that are looked at."""
+    """Limits per second, for all definitions together. read_bytes: of all objects, also those that are not rewritten."""
 
     objects: float = 500.0
     written_bytes: float = 8.0 * 1024 * 1024
@@ -59,7 +59,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """What is to be done. leaving: other versions that objects may be stored in; empty if that is not known.
+    """A migration to do. version: to store objects in. leaving: other versions they may be stored in; empty if not known.
 
     identity: of the definition's state in which `version` is the storage version.
     """
@@ -71,19 +71,19 @@ class Migration:
 
 
 class Ledger(Protocol):
-    """Keeps what is known of stored versions. All raise Superseded if the definition has changed, and StorageError."""
+    """Records the state of migrations. All methods raise Superseded if the definition has changed, and StorageError."""
 
     async def begin(self, migration: Migration) -> bool:
         """Called before the first object is read. Returns whether there is anything to do."""
 
     async def report(self, migration: Migration, message: str, *, failing: bool) -> None:
-        """Tell how far the migration is. failing: some objects were tried in vain."""
+        """Report the progress of the migration. failing: whether some objects could not be rewritten."""
 
     async def finish(self, migration: Migration) -> None:
-        """All objects are stored in the storage version."""
+        """Called when all objects are stored in the storage version."""
 
 
-# group, storage version, resource, objects rewritten since the last call, objects not looked at yet, objects that failed
+# (group, storage version, resource, objects rewritten since the last call, objects not read yet, objects that failed)
 Observe = Callable[[str, str, str, int, int, int], None]
 
 
@@ -91,8 +91,8 @@ Observe = Callable[[str, str, str, int, int, int], None]
 class _Progress:
     """The state of one migration. found: whether any object had to be rewritten.
 
-    remaining: about how many objects this round has not looked at. failures: of this round. failed: the first _REMEMBERED of
-    them, with the reasons.
+    remaining: about how many objects this round has not read yet. failures: of this round. failed: key -> reason, for the
+    first _REMEMBERED of them.
     """
 
     started: float
@@ -112,7 +112,7 @@ class _Progress:
 
 
 class Migrator:
-    """clock: monotonic, in seconds. wait: seconds before each migration. limits: None for no pauses."""
+    """Migrates definitions. clock: monotonic, in seconds. wait: seconds before each migration. limits: None for no pauses."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class Migrator:
 
     async def _until_done(self, migration: Migration) -> None:
         await self._try(migration)
-        # Also if it was given up: a later state of the definition, or the same once it is served, asks again.
+        # Also if it was superseded: `want` is called again for a later state of the definition, or when it is served.
         if self._wanted.get(migration.name) == migration:
             self.forget(migration.name)
 
@@ -188,14 +188,14 @@ class Migrator:
                 log.warning("%s: the migration failed, trying again in %g s: %s", migration.name, pause, error)
                 await self._sleep(pause)
             except Exception:
-                # A fault of this server must not leave the condition as it is for ever.
+                # Retried too, since an error in this server must not leave the condition True for ever.
                 log.exception("%s: the migration failed, trying again in %g s", migration.name, pause)
                 await self._sleep(pause)
             else:
                 return
 
     async def migrate(self, migration: Migration, *, retry: bool = True) -> str:
-        """Rewrite all objects. Returns '', or which objects failed, and why, if `retry` is False.
+        """Rewrite all objects. Returns ''; with `retry` False also which objects failed, and why.
 
         Raises Superseded, StatusError and StorageError.
         """
@@ -210,7 +210,7 @@ class Migrator:
             if not retry:
                 return progress.named()
             await self._pause_after_failure(migration, progress)
-            # In another order than before: whoever refuses many at once may take the later ones.
+            # In another order than before: a webhook that fails for many objects at once may then convert the later ones.
             failed = list(progress.failed)
             turn = min(_BATCH, len(failed) // 2)
             keys = failed[turn:] + failed[:turn] if progress.failures <= len(failed) else None
@@ -276,7 +276,7 @@ class Migrator:
             if 2 * result.overtaken > len(batch):
                 await self._sleep(_OVERTAKEN_SECONDS)
             if result.failed and not result.done and retry and left + progress.remaining:
-                # Most likely the converter is down. Otherwise the next ones are tried at once.
+                # If a whole batch failed, the converter is most likely down.
                 await self._pause_after_failure(migration, progress)
             await self._make_way(result.done, sum(len(item.value) for item in batch), self._clock() - began)
             await self._report(migration, progress)
@@ -302,7 +302,7 @@ class Migrator:
         await self._sleep(pause)
 
     async def _report(self, migration: Migration, progress: _Progress) -> None:
-        """Tell how far the migration is, if it was long ago that this was told."""
+        """Log and report the progress, if the last report is long enough ago."""
         now = self._clock()
         if now - progress.logged >= _LOG_SECONDS:
             progress.logged = now

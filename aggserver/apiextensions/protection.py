@@ -1,7 +1,7 @@
 """DefinitionProtection: refuses to delete a definition that still has objects, if enabled.
 
-Deleting a definition deletes all of its objects without confirmation. An annotation on the definition, or a flag for all of
-them, makes the server refuse that until the objects are gone. Other servers don't have this, and ignore the annotation.
+Deleting a definition deletes all of its objects without confirmation. An annotation on the definition, or a flag for all
+definitions, makes the server refuse that until the objects are gone. kube-apiserver ignores the annotation.
 
 Admission runs this within the registry's loop. An object created between the count and the deletion is deleted too.
 """
@@ -23,7 +23,7 @@ ANNOTATION = "aggserver.io/deletion-protection"
 
 
 class DefinitionProtection:
-    """count: returns how many objects a definition has. everywhere: protect all, unless the annotation is "false"."""
+    """count: returns how many objects a definition has. everywhere: protect all definitions whose annotation is not "false"."""
 
     def __init__(self, count: Callable[[str], Awaitable[int]], *, everywhere: bool) -> None:
         self._count = count

@@ -111,13 +111,13 @@ class Registrar:
                 uid = current["metadata"].get("uid", "")
                 body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
                 steps.append((name, _Write("DELETE", f"{API_SERVICES}/{name}", body, "removed")))
-        # Problems of APIServices that are no longer wanted are gone.
+        # Forget reported problems of APIServices that are no longer wanted.
         for name in self._services.troubled - wanted.keys() - {name for name, _ in steps} - {""}:
             self._services.report(name, "")
         return steps
 
     def _record(self, name: str, step: _Write, answer: JSONObject) -> None:
-        """Record the result of a step at once: if it waited for the watch, the step could be taken twice."""
+        """Record the result of a step at once: until the watch delivers it, the step could be taken twice."""
         found = self._services.found
         if found is None:
             return
@@ -127,7 +127,7 @@ class Registrar:
             found[name] = answer
 
     def _failed(self, name: str, step: _Write, error: ClusterError | Unreachable) -> bool:
-        """Whether no retry is needed: after a conflict the watch delivers the change; a deleted one may be gone already."""
+        """Report a failed step. Returns whether no retry is needed: the watch delivers the other change, or the deletion."""
         if isinstance(error, ClusterError) and error.code == 409:
             return True
         if isinstance(error, ClusterError) and error.code == 404 and step.method != "POST":

@@ -34,7 +34,7 @@ __all__ = [
 
 Errors = Iterator[FieldError]
 
-# The members allowed at the root with a status subresource, which validates `properties.status` alone, without the root.
+# The members allowed at the root of a schema with a status subresource: writes of the status are validated without the root.
 _AT_ROOT_WITH_STATUS = (
     "Description",
     "Type",
@@ -63,7 +63,7 @@ _EXTENSIONS = (EMBEDDED, PRESERVE, INT_OR_STRING, LIST_MAP_KEYS, LIST_TYPE, VALI
 
 
 def schema_of(version: JSONMapping) -> Any:
-    """openAPIV3Schema; None if there is none."""
+    """The openAPIV3Schema of a version; None if there is none."""
     return member(version, "schema", {}).get("openAPIV3Schema")
 
 
@@ -78,8 +78,8 @@ def length_of_rules(spec: JSONMapping) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SchemaOptions:
-    """structural: whether schemas must be. pruned_defaults: whether defaults must have only known fields. strict: which of the
-    newer checks apply. rule_options: for x-kubernetes-validations.
+    """Which checks are made. structural: whether schemas must be structural. pruned_defaults: whether defaults must have only
+    known fields. strict: which of the newer checks apply. rule_options: for x-kubernetes-validations.
     """
 
     structural: bool
@@ -115,7 +115,7 @@ def has_defaults(schema: JSONMapping) -> bool:
 
 
 def unrecognized_formats(spec: JSONMapping) -> list[str]:
-    """The values of `format` that are ignored in their place; a schema that all versions share counts once."""
+    """The values of `format` that are unknown for their type, and so ignored; a schema that all versions share counts once."""
     schemas = schemas_of(spec)
     different = schemas[:1] if all(schema == schemas[0] for schema in schemas) else schemas
     found = []
@@ -143,7 +143,9 @@ def _has_pruned_defaults(schema: JSONMapping) -> bool:
 
 
 def validate(schema: JSONMapping, path: Path, *, status: bool, unchanged: bool, options: SchemaOptions) -> list[FieldError]:
-    """status: whether it has a status subresource. unchanged: the schema existed before. path: that of openAPIV3Schema."""
+    """The errors of a schema. path: of openAPIV3Schema. status: whether its version has a status subresource. unchanged: whether
+    the schema existed before.
+    """
     errors = [*_root(schema, path, status=status)]
     unsupported = invariants.unsupported(schema) if options.structural else ""
     violations = []
@@ -167,7 +169,7 @@ def _rule_violations(
 ) -> list[FieldError]:
     if not any(node.get(VALIDATIONS) for node in internal.nodes(schema)):
         return []
-    # Imported at the first rule: `schema/rules.py` says why.
+    # Imported at the first rule, for the reason given in `schema/rules.py`.
     from aggserver.schema import rule_costs
 
     return rule_costs.violations(schema, path, faulty, options, unchanged=unchanged)

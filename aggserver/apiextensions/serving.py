@@ -59,13 +59,13 @@ from aggserver.storage.cacher import Cacher
 __all__ = ["DefinitionResource", "ServedVersion"]
 
 _SCALE = lookup("autoscaling/v1.Scale")
-# By subresource: for discovery, OpenAPI and dispatch alike.
+# Subresource -> verbs, for discovery, OpenAPI and dispatch.
 _VERBS = {
     "": discovery.CUSTOM_RESOURCE_VERBS,
     "status": discovery.SUBRESOURCE_VERBS,
     "scale": discovery.SUBRESOURCE_VERBS,
 }
-# What no writer owns, since the strategy of the endpoint keeps it as it is.
+# Fields that no manager owns after a write, since the strategy of the endpoint keeps their stored values.
 _RESET_BY_MAIN: FieldSet = {"f:status": {}}
 _RESET_BY_STATUS: FieldSet = {"f:metadata": {}, "f:spec": {}}
 
@@ -73,10 +73,10 @@ _RESET_BY_STATUS: FieldSet = {"f:metadata": {}, "f:spec": {}}
 class DefinitionResource:
     """One definition that is served. A changed definition is a new instance, which takes over the cache of `replacing`.
 
-    terminating: the definition is being deleted, so its objects can only be read and deleted.
-    remember: the definition may change while no server runs, so its content is recorded.
-    fence: keeps writes of an older state of the definition from the store, where it has states.
-    gate: whether its objects may be written and read; that of the definition in all its states.
+    terminating: whether the definition is being deleted, so that its objects can only be read and deleted.
+    remember: whether the definition may change while no server runs, so that its content is recorded.
+    fence: keeps writes by an older state of the definition from the store; None for definitions from files.
+    gate: whether its objects may be written and read now; shared by all states of the definition.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class DefinitionResource:
         self._remember = remember
         self._fence = fence
         self._cacher: Cacher[StoredObject] | None = replacing._hand_over(definition) if replacing is not None else None
-        # Of those that share the cache.
+        # The requests of all instances that share the cache.
         self.in_use: InUse = replacing.in_use if replacing is not None and self._cacher is not None else InUse()
         self._stores: dict[str, Store] = {}
         self._atoms: dict[str, Atom] = {}
@@ -117,11 +117,11 @@ class DefinitionResource:
         return self._stores[version.name]
 
     def rewriter(self) -> Rewriter:
-        """What rewrites objects in the storage version."""
+        """The Rewriter, which rewrites objects in the storage version."""
         return Rewriter(self._storage, self.definition.names.kind)
 
     def is_now(self, identity: SpecState | None) -> None:
-        """The definition's state has changed, without a difference in what is served."""
+        """Called when the definition's state changed, but nothing that is served."""
         if self._fence is not None and identity is not None:
             self._fence.identity = identity
 
@@ -142,10 +142,10 @@ class DefinitionResource:
         return self._schemas[version.name]
 
     def conform(self, obj: JSONObject) -> list[str]:
-        """Prune and default a body by the version that it names, which need not be the one of the URL: that is refused later.
+        """Prune and default a body by the version that it names. If that is not the URL's version, the body is refused later.
 
-        Nothing is known of another group or kind; of a version that the definition does not have, that it has no fields. Mutates
-        `obj`, returns the paths of the dropped fields. Raises what `CompiledSchema.conform` raises.
+        A body of another group or kind is not pruned, except its metadata; one of an unknown version as if it had no fields.
+        Mutates `obj`, returns the paths of the dropped fields. Raises what `CompiledSchema.conform` raises.
         """
         group, _, name = str(obj.get("apiVersion", "")).rpartition("/")
         if (group, obj.get("kind")) != (self.definition.group, self.definition.names.kind):
@@ -159,11 +159,11 @@ class DefinitionResource:
 
     @cached_property
     def objects(self) -> DefinitionObjects:
-        """Its versions, for admission."""
+        """The versions of the definition, for admission."""
         return DefinitionObjects(self.definition, lambda: self._storage.converter, self.schema, self._atom)
 
     def prepare(self) -> None:
-        """Compile what the first request for each served version would; run in a thread for large definitions."""
+        """Compile what the first request for each served version needs. For large definitions it is run in a thread."""
         _ = self._converter
         for version in self.definition.versions:
             if version.served:
@@ -178,14 +178,14 @@ class DefinitionResource:
         self._stores.clear()
 
     def _give_up(self, cacher: Cacher[StoredObject]) -> None:
-        """End the watches of the cache, and close it after the requests that are under way: they need it."""
+        """End the watches of the cache, and close it after the requests that are under way, which need it."""
         cacher.end_watches()
         self.in_use.when_idle(cacher.close)
 
     def _hand_over(self, successor: Definition) -> Cacher[StoredObject] | None:
-        """Pass on the cache, unless the successor has other selectable fields than those cached: then watches end.
+        """Hand the cache to the successor, unless that has other selectable fields: then watches end, and it gets a new one.
 
-        Watches also end if the content of objects changes; clients that resume must list again.
+        Watches also end if the content changes; clients that resume must list again.
         """
         self._forget_conversions()
         if self._cacher is None:
@@ -201,8 +201,8 @@ class DefinitionResource:
         return self._cacher
 
     def _forget_conversions(self) -> None:
-        """Objects are asked for again, since they may be converted differently now, or no more."""
-        if "_storage" in self.__dict__:  # no request has needed it otherwise
+        """Forget converted objects, since they may be converted differently now, or not at all."""
+        if "_storage" in self.__dict__:  # otherwise no request has needed it yet
             self._environment.converted.forget(self._storage.questions)
 
     def _unchanged_schemas(self, successor: Definition) -> Iterator[tuple[str, CompiledSchema]]:
@@ -229,7 +229,7 @@ class DefinitionResource:
             raise errors.forbidden(self.definition.group, self.definition.names.plural, "", why)
 
     def field_manager(self, version: Version, subresource: str) -> FieldManager:
-        """The field manager of an endpoint. Fields that its strategy copies from the old object are not owned by any writer."""
+        """The FieldManager of an endpoint. Fields that its strategy copies from the old object are not owned by any manager."""
         if subresource:
             ignored = {self._api_version(each): _RESET_BY_STATUS for each in self.definition.versions if each.status_subresource}
         else:
@@ -254,7 +254,7 @@ class DefinitionResource:
         return self._atoms[api_version]
 
     def _convert(self, obj: JSONObject, api_version: str) -> JSONObject:
-        """For field managers. Raises StatusError if there is no such version, NotConverted if the converter has to be asked."""
+        """Convert an object for field managers. Raises StatusError for an unknown version, NotConverted if that needs I/O."""
         self._version(api_version)
         convert = self._converter.at_once
         if convert is None:
@@ -355,7 +355,7 @@ class DefinitionResource:
                 self.schema(version).conform_stored(obj)
 
     def _field_reader(self) -> Callable[[JSONObject], Mapping[str, str]]:
-        """A function that reads the selectable fields of an object as served, with defaults if these don't exceed the limit."""
+        """A function that reads the selectable fields of a stored object, with defaults unless these exceed the size limit."""
         read = read_fields(_selectable_paths(self.definition))
 
         def read_conformed(obj: JSONObject) -> Mapping[str, str]:

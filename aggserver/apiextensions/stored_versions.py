@@ -1,4 +1,4 @@
-"""Which definitions are migrated, and what is kept of that: `status.storedVersions` with a CRD API, else records in the store.
+"""Which definitions are migrated, and how that is recorded: in `status.storedVersions` with a CRD API, else in the store.
 
 With a CRD API, the versions that objects may be stored in are in `status.storedVersions`. When all objects are migrated, it is
 trimmed to the storage version, so that the old one may be removed from `spec.versions`. The condition StorageMigrating is that
@@ -6,8 +6,8 @@ of upstream's migrator: True with MigrationRunning, then False with MigrationSuc
 MigrationRetrying, and the message names them.
 
 Definitions from a folder have no status. A record in the store, at `/aggserver/migrations/<name>`, has the version that all
-objects were found in. A server migrates when it sees the storage version change, and at its start if the record has another
-version. It does not when another server, whose folder has changed earlier or later, has written the record: otherwise two servers
+objects are stored in. A server migrates when its folder's storage version changes, and at its start if the record has another
+version. It does not migrate when another server, whose folder changed earlier or later, writes the record: otherwise two servers
 with different folders would undo each other's work for ever.
 Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/v1/types.go, v0.36.3; k8s.io/kubernetes
 pkg/controller/storageversionmigrator/migrationrunner.go, v1.36.3.
@@ -45,7 +45,7 @@ RECORDS = resource_prefix("aggserver", "migrations")
 
 
 def due(crd: JSONMapping) -> Migration | None:
-    """What a definition's status says is to be migrated; None if that is nothing."""
+    """The migration that a definition's status asks for; None if there is nothing to migrate."""
     metadata, spec = member(crd, "metadata", {}), member(crd, "spec", {})
     version = next((member(each, "name", "") for each in member(spec, "versions", []) if each.get("storage")), "")
     stored = member(member(crd, "status", {}), "storedVersions", [])
@@ -57,7 +57,7 @@ def due(crd: JSONMapping) -> Migration | None:
 
 
 class StatusMigrations:
-    """Decides for the definitions of a CRD API."""
+    """Starts the migrations of the definitions of a CRD API."""
 
     def __init__(self, migrator: Migrator, ledger: StatusLedger) -> None:
         self._migrator = migrator
@@ -67,7 +67,7 @@ class StatusMigrations:
         await self._migrator.run()
 
     async def sync(self, name: str, crd: JSONObject | None) -> None:
-        """To be called with each new state of a definition, once that is served; None if it is gone."""
+        """Called with each new state of a definition, once it is served; None if the definition is gone."""
         migration = due(crd) if crd is not None else None
         if migration is not None:
             self._migrator.want(migration)
@@ -78,7 +78,7 @@ class StatusMigrations:
 
 
 class StatusLedger:
-    """store: of the definitions. clock: seconds since the epoch."""
+    """The Ledger of a CRD API, in the definitions' status. store: of the definitions. clock: seconds since the epoch."""
 
     def __init__(self, store: Store, versions: StorageVersions, clock: Callable[[], float]) -> None:
         self._status = store.with_strategy(DefinitionStatusStrategy())
@@ -98,7 +98,7 @@ class StatusLedger:
         await self._write(migration, "False", "MigrationSucceeded", message, trim=True)
 
     async def close(self, name: str) -> None:
-        """Somebody else has set the stored versions."""
+        """Set the condition to False, since somebody else has set the stored versions."""
 
         async def closed(crd: JSONObject) -> JSONObject:
             if due(crd) is None and _is_ours(crd):
@@ -108,7 +108,7 @@ class StatusLedger:
         await self._status.update(WriteRequest(Context(CONTROLLER), _WRITE), name, closed)
 
     async def _write(self, migration: Migration, value: str, reason: str, message: str, *, trim: bool = False) -> bool:
-        """Set the condition, and with `trim` the stored versions. Returns False if somebody else has finished meanwhile.
+        """Set the condition, and with `trim` the stored versions. Returns False if there is nothing to migrate any more.
 
         Raises Superseded if the definition has changed.
         """
@@ -146,13 +146,13 @@ def _what(migration: Migration) -> str:
 
 
 def _is_ours(crd: JSONMapping) -> bool:
-    """Whether a migration is said to run, and not by upstream's migrator, which may work on the same definitions in etcd."""
+    """Whether the condition says that a migration runs, and is not upstream's migrator's, which may use the same etcd."""
     found = [each for each in member(member(crd, "status", {}), "conditions", []) if each.get("type") == CONDITION]
     return any(each.get("status") == "True" and str(each.get("message")).startswith(_WHAT) for each in found)
 
 
 class FolderMigrations:
-    """Decides for the definitions of a folder."""
+    """Starts the migrations of the definitions of a folder."""
 
     def __init__(self, migrator: Migrator) -> None:
         self._migrator = migrator
@@ -163,7 +163,7 @@ class FolderMigrations:
         await self._migrator.run()
 
     def sync(self, definitions: Iterable[Definition]) -> None:
-        """To be called with each new content of the folder, once that is served."""
+        """Called with each new content of the folder, once it is served."""
         served = {each.name: each for each in definitions}
         versions = {name: each.storage_version.name for name, each in served.items()}
         for name in self._versions.keys() - versions.keys():
@@ -174,7 +174,7 @@ class FolderMigrations:
                 log.warning("%s: version %s is removed, but objects may still be stored in it", name, before)
             if before != version:
                 self._changes += 1
-                # Not known, but not asked for either: the change was seen.
+                # At the start the previous version is not known, and the record decides (`FolderLedger.begin`).
                 leaving = () if before is None else (before,)
                 self._migrator.want(Migration(name, version, leaving, SpecState("", self._changes)))
         self._versions = versions
@@ -203,5 +203,5 @@ class FolderLedger:
 
 
 def read_record(item: KeyValue) -> str:
-    """The version that all objects were found in. Raises DamagedRecord."""
+    """The version that all objects are stored in, by a record. Raises DamagedRecord."""
     return records.decode(item, lambda value: str(value["version"]))

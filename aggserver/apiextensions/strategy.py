@@ -42,7 +42,7 @@ _QUICK_RULES = 2000
 
 
 def set_defaults(obj: JSONObject) -> None:
-    """Set the defaults in a definition, which must have the right form."""
+    """Set the defaults in a definition, which must fit its type."""
     spec = obj.get("spec")
     if spec is None:
         return
@@ -75,7 +75,7 @@ class DefinitionStrategy(StrategyDefaults):
         return _FIELDS
 
     def conform(self, obj: JSONObject) -> list[str]:
-        """As upstream's decoder: members of a wrong type are refused with 400, unknown ones dropped, and defaults set."""
+        """Like upstream's decoder: refuse members of a wrong type with 400, drop unknown ones, and set defaults."""
         why = decode_error(obj, manifest.TYPE) or ", ".join(map(str, manifest.problems(obj)))
         if why:
             what = 'CustomResourceDefinition in version "v1" cannot be handled as a CustomResourceDefinition'
@@ -110,7 +110,7 @@ class DefinitionStrategy(StrategyDefaults):
         return self._verdict_of(obj, old, lambda: validation.validate_update(obj, old, self._rule_options))
 
     def _verdict_of(self, obj: JSONObject, old: JSONObject | None, judge: Callable[[], list[FieldError]]) -> Verdict:
-        """The verdict, at once, or later for large definitions. If it is valid, its defaults are pruned."""
+        """The verdict, computed later for large definitions. The defaults in the schemas of a valid one are pruned."""
         spec = obj.get("spec") or {}
 
         def verdict() -> Verdict:
@@ -147,7 +147,9 @@ class DefinitionStrategy(StrategyDefaults):
 
 
 class DefinitionStatusStrategy(DefinitionStrategy):
-    """`/status`: keeps the spec. As upstream, it can change metadata here, by which the controller removes its finalizer."""
+    """The strategy of the subresource `status`: keeps the spec. As upstream, writes may change metadata, by which the controller
+    removes its finalizer.
+    """
 
     @property
     def field_manager(self) -> FieldManager | None:

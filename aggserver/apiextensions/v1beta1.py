@@ -1,8 +1,8 @@
 """v1beta1: converts definitions from v1beta1, which has the parts common to all versions once at the top, to v1.
 
-v1beta1 is not served, as kube-apiserver stopped that in 1.22. But there are still files with it; and kube-apiserver still stores
-it, so an etcd that was used by kube-apiserver, or is shared with it, has such definitions. (This server writes v1, which
-kube-apiserver reads too.)
+v1beta1 is not served, as kube-apiserver stopped that in 1.22. But there are still files in v1beta1; and kube-apiserver still
+stores definitions in it, so an etcd that was used by kube-apiserver, or is shared with it, has such objects. (This server stores
+v1, which kube-apiserver reads too.)
 `StoredDefinitions` is the converter of the definitions' own store, and mutates its arguments; `to_v1` is for manifests, and
 copies. Pure.
 Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/{v1/conversion.go,v1beta1/{types,defaults}.go}, v0.36.3; that
@@ -39,7 +39,7 @@ class StoredDefinitions(ComputedConverter):
 
     def at_once(self, obj: JSONObject, api_version: str) -> JSONObject:
         if obj["apiVersion"] == API_VERSION:
-            obj["spec"].setdefault("preserveUnknownFields", True)  # what it means if it is not written
+            obj["spec"].setdefault("preserveUnknownFields", True)  # the default of v1beta1
         obj["apiVersion"] = api_version
         _to_v1(obj["spec"])
         return obj
@@ -73,8 +73,8 @@ def _conversion_to_v1(conversion: dict[str, Any]) -> None:
 def to_v1(obj: Any) -> Any:
     """Convert a manifest to v1; anything but a definition in v1beta1 is returned unchanged.
 
-    A wrong form is left for `manifest.py` to report. v1 does not allow preserveUnknownFields, whose default was true; it becomes
-    x-kubernetes-preserve-unknown-fields in each object of the schemas.
+    Members of a wrong type are left for `manifest.py` to report. v1 does not allow preserveUnknownFields: true, the default of
+    v1beta1; it becomes x-kubernetes-preserve-unknown-fields in each object of the schemas.
     """
     if not isinstance(obj, dict) or (obj.get("apiVersion"), obj.get("kind")) != (API_VERSION, manifest.KIND):
         return obj

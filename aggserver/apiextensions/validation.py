@@ -1,11 +1,11 @@
 """Validation of CustomResourceDefinitions, with upstream's messages and paths.
 
-`validate` and `validate_update` are for writes. They accept a manifest of any shape; if its form is wrong (`manifest.py`), only
-those errors are returned. `essentials` has only the checks without which a definition can't be served, for definitions that
-another server has accepted.
+`validate` and `validate_update` are for writes. They accept a manifest of any shape; if members have wrong types (`manifest.py`),
+only those errors are returned. `essentials` has only the checks that a definition must pass to be served at all, for definitions
+that another server has accepted.
 
-Upstream validates an internal type, which has the parts common to all versions at the top. The paths show that: a definition
-with one version has `spec.subresources`, never `spec.versions[0].subresources`.
+Upstream validates an internal type, which has the parts common to all versions at the top. The paths of errors show that: for a
+definition with one version they have `spec.subresources`, never `spec.versions[0].subresources`.
 Pure.
 Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go, pkg/apis/apiextensions/v1/conversion.go,
 pkg/apihelpers/helpers.go, v0.36.3.
@@ -55,7 +55,7 @@ def validate(crd: JSONMapping, rule_options: RuleOptions = UPSTREAM) -> list[Fie
 
 
 def validate_update(new: JSONMapping, old: JSONMapping, rule_options: RuleOptions = UPSTREAM) -> list[FieldError]:
-    """The errors of an update. Checks that `old`, which was accepted under older rules, violates may still be violated."""
+    """The errors of an update. As upstream, some checks are not made if `old`, accepted under older rules, fails them too."""
     problems = manifest.problems(new)
     if problems:
         return problems
@@ -77,7 +77,7 @@ def validate_status_update(new: JSONMapping) -> list[FieldError]:
 
 
 def essentials(crd: JSONMapping) -> list[FieldError]:
-    """The errors that prevent a definition of the right form from being served at all."""
+    """The errors that prevent a definition without mistyped members from being served at all."""
     spec = member(crd, "spec", {})
     versions = member(spec, "versions", [])
     return [*_group(spec), *_scope(spec), *_version_names(versions), *_version_set(spec.get("versions")), *_required_names(spec)]
@@ -101,7 +101,7 @@ def _name(crd: JSONMapping, spec: JSONMapping) -> Errors:
 
 
 def is_protected(group: str) -> bool:
-    """Whether the group is protected (of the Kubernetes community), so that it needs an approval."""
+    """Whether the group belongs to the Kubernetes community, so that definitions in it need an approval."""
     return any(group == domain or group.endswith("." + domain) for domain in ("k8s.io", "kubernetes.io"))
 
 
@@ -151,7 +151,7 @@ def _approval(crd: JSONMapping, old: JSONMapping | None) -> Errors:
 
 
 def _spec(spec: JSONMapping, old: JSONMapping | None, rule_options: RuleOptions) -> Errors:
-    """old: the previous definition, None on create."""
+    """The errors of the spec. old: the previous definition, None on create."""
     old_spec = None if old is None else member(old, "spec", {})
     versions, preserves = member(spec, "versions", []), member(spec, "preserveUnknownFields", False)
     common, options = Facets.in_common(versions), SchemaOptions.of(spec, old_spec, rule_options)

@@ -31,7 +31,7 @@ _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int
 
 @dataclass(frozen=True, slots=True)
 class Facets:
-    """The parts of a version that are validated in one place."""
+    """Which parts of a version are validated at one path."""
 
     subresources: bool
     schema: bool
@@ -46,7 +46,7 @@ class Facets:
             return all(read(version) == read(versions[0]) for version in versions)
 
         return cls(
-            # Without a default, since Go distinguishes an empty object from none.
+            # Without a default, since Go distinguishes an empty object from a missing one.
             same(lambda version: version.get("subresources")),
             same(lambda version: version.get("schema")),
             same(lambda version: member(version, "additionalPrinterColumns", [])),
@@ -68,7 +68,7 @@ def validate(version: JSONMapping, path: Path, which: Facets, options: SchemaOpt
     yield from _subresources(version, path, which)
     if which.selectable_fields and member(version, "selectableFields", []):
         if not which.schema or schema is None:
-            # Upstream's text says the opposite of what it means.
+            # Upstream's text, which says the opposite of what it means.
             why = "may only be set when `version.schema.openAPIV3Schema` is not included"
             yield invalid(path.child("selectableFields"), "", why)
         else:
@@ -86,8 +86,8 @@ def validate_common(
         yield from schema_rules.validate(schema, at, status=status, unchanged=unchanged, options=options)
     yield from _subresources(version, path, which)
     if which.selectable_fields and member(version, "selectableFields", []):
-        # Upstream refuses selectable fields that all versions share if the schema is not shared, and the reverse. It is the same
-        # here, so that definitions that work here also work in a cluster.
+        # As upstream, selectable fields that all versions share are refused if the schema is not shared, and the reverse, so that
+        # definitions that work here also work in a cluster.
         if not which.schema or version.get("schema") is None:
             yield invalid(path.child("selectableFields"), "", "may only be set when validations.schema is included")
         else:
@@ -164,7 +164,7 @@ def _column(column: JSONMapping, path: Path) -> Errors:
 def _selectable_fields(version: JSONMapping, schema: JSONMapping | None, path: Path, old: JSONMapping | None) -> Errors:
     unsupported = invariants.unsupported(schema) if schema is not None else ""
     if unsupported:
-        # Upstream returns this error, and then stops, since there is no schema.
+        # As upstream, nothing else is checked, since there is no structural schema.
         yield invalid(path.child("schema.openAPIV3Schema"), "", unsupported)
         return
     fields, path = member(version, "selectableFields", []), path.child("selectableFields")
@@ -196,7 +196,7 @@ def _selectable_field(node: JSONMapping | None, path: Path, text: str) -> Errors
 
 
 def _had_as_many(version: JSONMapping, old: JSONMapping | None) -> bool:
-    """Whether the version had the same selectable fields before the limit existed; these stay valid while unchanged."""
+    """Whether the version had the same selectable fields before, which remain valid even if they exceed the limit."""
     fields = member(version, "selectableFields", [])
     return any(member(each, "selectableFields", []) == fields for each in _before(version, old))
 

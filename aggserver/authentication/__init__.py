@@ -1,1 +1,1 @@
-"""Step 2 of a request: who sent it. Front proxy, client certificate, bearer token or anonymous; permissions are step 3."""
+"""Step 2 of a request: who sent it, by front proxy, client certificate or bearer token, or anonymous. Permissions are step 3."""

@@ -1,7 +1,7 @@
-"""AccountTokens: whose bearer token it is, for a server that signs the tokens of ServiceAccounts itself.
+"""AccountTokens: the user of a bearer token, for a server that signs the tokens of ServiceAccounts itself.
 
-A signature is verified once. After that a token costs a look at the clock and at the objects that it needs, as they are now: it
-is refused with the first request after its ServiceAccount is gone, where kube-apiserver remembers it for ten seconds.
+A signature is verified once. Later requests with the token only check the time and the present state of the objects that it is
+bound to: a token is refused as soon as its ServiceAccount is deleted, while kube-apiserver accepts it for up to ten seconds more.
 Source: k8s.io/kubernetes pkg/serviceaccount/jwt.go, pkg/kubeapiserver/authenticator/config.go, v1.36.3.
 """
 
@@ -32,30 +32,30 @@ from aggserver.meta.json_types import JSONObject
 
 __all__ = ["AccountTokens", "Find", "FoundAccount"]
 
-# Of verified tokens; some 2 KB each.
+# Verified tokens that are remembered, at some 2 KB each.
 KEPT_TOKENS = 4096
 
 _UNKNOWN = "invalid bearer token"
 
 
 class FoundAccount(Protocol):
-    """An object as it is stored."""
+    """A stored object."""
 
     @property
     def revision(self) -> int: ...
     def decoded(self) -> JSONObject: ...
 
 
-# The object; None if there is none.
+# Finds an object; None if there is none.
 Find = Callable[[Name], Awaitable[FoundAccount | None]]
 
 
 @dataclass(slots=True)
 class _Verified:
-    """A token with a signature of ours.
+    """A token whose signature is verified.
 
-    approved: the revisions of its objects with which it was last found valid; empty if one of them is marked as deleted, since
-    it then ends in time.
+    approved: the revisions of its objects at the last successful check, which need not be checked again; empty if one of them
+    is being deleted, since then the token becomes invalid as time passes.
     """
 
     claims: Claims
@@ -65,7 +65,7 @@ class _Verified:
 
 
 class AccountTokens:
-    """keys: those that may have signed a token. issuers: whose tokens these are. audiences: of this server.
+    """Finds the user of a token. keys: to verify signatures. issuers: whose tokens are accepted. audiences: of this server.
 
     clock: seconds since the epoch.
     """
@@ -83,12 +83,12 @@ class AccountTokens:
         self._audiences = tuple(audiences)
         self._find = find
         self._clock = clock
-        # As in TokenReviewer: what is kept reveals no tokens, and nobody can construct two with the same key.
+        # As in TokenReviewer, keys are keyed hashes: they reveal no tokens, and nobody can make two tokens with the same key.
         self._secret = secrets.token_bytes(32)
         self._verified: OrderedDict[bytes, _Verified] = OrderedDict()
 
     async def review(self, text: str, audiences: Sequence[str] = ()) -> tuple[UserInfo, tuple[str, ...]]:
-        """The token's user, and the audiences that it has of those asked for; of the server's, if none is.
+        """The token's user, and those of the given audiences that the token has. Without audiences, the server's are used.
 
         Raises TokenError.
         """
@@ -101,7 +101,7 @@ class AccountTokens:
         return known.user, common
 
     def _of(self, text: str) -> _Verified:
-        """Raises TokenError for a token of another issuer, InvalidToken for one that is not signed by one of the keys."""
+        """The verified token. Raises TokenError for another issuer, InvalidToken if none of the keys has signed it."""
         key = hmac.digest(self._secret, text.encode("utf-8", "surrogatepass"), "sha256")
         known = self._verified.get(key)
         if known is not None:

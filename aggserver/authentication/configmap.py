@@ -3,7 +3,8 @@
 kube-apiserver publishes in it its client CA, its front-proxy CA and the names of the headers that the front proxy sets.
 `ConfigMapSource` watches it, passes complete configurations to the authenticator, and keeps the last valid one when the watch
 fails or the content is invalid. Until there is a first one, the readiness check fails and the log states the reason once. After
-that the server stays ready, because it can still authenticate requests, and a failure is a warning in the log and in the check.
+that, requests can still be authenticated, so a failure is a warning in the log and in the check; the server becomes unready only
+if the failure lasts (`ready`).
 Flags override the client CA and the request-header settings, each as a whole, as upstream.
 Source: k8s.io/apiserver pkg/server/options/authentication.go, request/headerrequest/requestheader_controller.go, v0.36.3.
 """
@@ -47,9 +48,9 @@ REFUSED_USER = re.compile(r'User "([^"]+)" cannot')
 
 @dataclass(frozen=True, slots=True)
 class TrustOverrides:
-    """What the flags set. It takes precedence over the ConfigMap.
+    """The settings of flags, which take precedence over the ConfigMap.
 
-    skip_lookup: the ConfigMap is not read at all. tolerate_failure: be ready before it was read, with what the flags set.
+    skip_lookup: whether the ConfigMap is not read at all. tolerate_failure: whether the server is ready before it was read.
     """
 
     client_ca: ClientCA | None = None
@@ -108,7 +109,7 @@ class ConfigMapSource:
         return None if self._serving() else f"waiting for {_CONFIG_MAP}: {self._unusable or self._unreachable}"
 
     def ready(self) -> str | None:
-        """For readiness: as `healthy`, and None only while the ConfigMap is followed, unless that was interrupted just now."""
+        """For readiness: like `healthy`, but also not None if the watch of the ConfigMap has failed for too long."""
         stale = None if self._overrides.complete else self._freshness.stale()
         return self.healthy() or (f"{stale}: {self.warning()}" if stale else None)
 
@@ -161,7 +162,7 @@ class ConfigMapSource:
     def _update(self, *, loads: bool = False) -> AuthenticationConfig | None:
         """Apply flags and ConfigMap together. None if they are invalid; then the last valid configuration stays in use.
 
-        loads: the ConfigMap was read.
+        loads: whether the ConfigMap was read just now.
         """
         try:
             config = self._combined(self._data)
@@ -208,7 +209,7 @@ class ConfigMapSource:
         return AuthenticationConfig(client_ca, request_header, request_header_ca)
 
     def _roots(self, pem: bytes) -> Roots:
-        """The same object for the same bytes, so that the verification results that connections hold stay valid."""
+        """The parsed CAs. The same object for the same bytes, so that the verification results of connections remain valid."""
         roots = self._parsed.get(pem)
         if roots is None:
             roots = self._parsed[pem] = Roots.from_pem(pem)

@@ -82,7 +82,7 @@ class Outcome:
 
 
 class Tokens(Protocol):
-    """Whose bearer tokens are known: a TokenReviewer, or a server's own tokens."""
+    """Finds the user of a bearer token: a TokenReviewer, or AccountTokens for a server's own tokens."""
 
     async def review(self, token: str, /) -> UserInfo:
         """The token's user. Raises TokenError."""
@@ -92,8 +92,8 @@ class Authenticator:
     """`tokens` is None if no bearer token is accepted. `on_change` is called with a changed handshake bundle (PEM).
 
     If `anonymous` is false, a request without credentials gets 401, like one with invalid credentials.
-    waiting: why the CAs are not all known yet, None once they are. Nobody is taken for anonymous before that, nor later on a
-    connection from before: its handshake did not ask for a certificate, so a request without one may be the front proxy's.
+    waiting: why not all CAs are known yet; None once they are. Until then no request counts as anonymous, and later none on a
+    connection from that time: its handshake did not request a certificate, so the client may be the front proxy.
     """
 
     def __init__(
@@ -131,14 +131,15 @@ class Authenticator:
         knew_all_cas: bool = True,
         for_anyone: bool = False,
     ) -> Outcome:
-        """`now` in seconds since the epoch, for certificates. knew_all_cas: whether all CAs were known when the connection began.
+        """Find the user of a request. now: in seconds since the epoch. knew_all_cas: whether all CAs were known when the
+        connection began.
 
-        for_anyone: who asks makes no difference, as for health checks. Raises StatusError 401, and 503 for who can't be known yet
-        on this connection.
+        for_anyone: whether the user makes no difference, as for health checks. Raises StatusError 401, and 503 if the user can't
+        be determined yet on this connection.
         """
         config = self._config
         waiting = not for_anyone and (self._waiting() is not None or not knew_all_cas)
-        # A CA that is known may have signed the front proxy's certificate, too, and who the headers name is somebody else.
+        # The client may be the front proxy, even if a known CA signed its certificate; then the headers name the user.
         if waiting and config.request_header is None and requestheader.names_somebody(headers):
             raise errors.service_unavailable(_NOT_YET, _RETRY_SECONDS)
         failures: list[str] = []
@@ -195,7 +196,7 @@ async def _by_token(headers: Headers, tokens: Tokens, failures: list[str]) -> tu
 
 
 def _without_authorization(headers: Headers) -> Headers:
-    """Later steps do not need the credentials, and can't leak what they do not have."""
+    """The headers without credentials: later steps do not need them, and so can't leak them."""
     for name, _ in headers:
         if name == b"authorization":
             return [pair for pair in headers if pair[0] != b"authorization"]

@@ -1,7 +1,7 @@
 """Signed JSON Web Tokens in their compact form, as kube-apiserver makes and verifies them: RS256, ES256, ES384 and ES512.
 
-The key decides about the algorithm; a token that names another one is not valid. No I/O; new keys and ECDSA signatures
-are random.
+The key determines the algorithm; a token that names another one is not valid. No I/O. New keys and ECDSA signatures use random
+numbers, so they differ each time.
 Source: RFC 7515, RFC 7517, RFC 7518; k8s.io/kubernetes pkg/serviceaccount/{jwt,openidmetadata}.go, v1.36.3; k8s.io/client-go
 util/keyutil/key.go, v0.36.3; error texts of go-jose.
 """
@@ -53,7 +53,7 @@ PrivateKey: TypeAlias = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 
 _NOT_IN_URLS = frozenset("+/=")
 _PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
-# Curve: (algorithm, hash, JWK's name of the curve, bytes of a coordinate).
+# Curve -> (algorithm, hash, JWK's name of the curve, bytes of a coordinate).
 _CURVES: dict[str, tuple[str, hashes.HashAlgorithm, str, int]] = {
     "secp256r1": ("ES256", hashes.SHA256(), "P-256", 32),
     "secp384r1": ("ES384", hashes.SHA384(), "P-384", 48),
@@ -62,16 +62,16 @@ _CURVES: dict[str, tuple[str, hashes.HashAlgorithm, str, int]] = {
 
 
 class KeyFileError(AggserverError):
-    """A file of keys that can't be used. The text never has anything of a key."""
+    """A file of keys can't be used. The text never contains any part of a key."""
 
 
 class SignatureError(Exception):
-    """The signature is of none of the keys."""
+    """None of the keys has made the signature."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyingKey:
-    """key_id: the hash of the public key, as upstream makes it."""
+    """A public key. key_id: the hash of the key, computed as upstream does."""
 
     key_id: str
     algorithm: str
@@ -100,7 +100,7 @@ class VerifyingKey:
         return True
 
     def jwk(self) -> JSONObject:
-        """As a JSON Web Key; the order of fields is go-jose's."""
+        """The key as a JSON Web Key, with go-jose's order of fields."""
         if isinstance(self.key, rsa.RSAPublicKey):
             numbers = self.key.public_numbers()
             kind, own = "RSA", {"alg": self.algorithm, "n": _encoded(_bytes(numbers.n)), "e": _encoded(_bytes(numbers.e))}
@@ -132,7 +132,7 @@ class SigningKey:
 
 @dataclass(frozen=True, slots=True)
 class SignedToken:
-    """A token as it was read. Its claims are anybody's until `verified` has returned."""
+    """A token as it was read. Its claims must not be trusted until `verified` has returned."""
 
     algorithm: str
     key_id: str
@@ -142,14 +142,14 @@ class SignedToken:
 
 
 def sign(key: SigningKey, claims: JSONObject) -> str:
-    """The token. Claims are sorted, as by Go."""
+    """The signed token. Claims are sorted, as by Go."""
     header = {"alg": key.public.algorithm, "kid": key.public.key_id}
     signed = f"{_encoded(codec.encode_json(header))}.{_encoded(codec.encode_json(dict(sorted(claims.items()))))}"
     return f"{signed}.{_encoded(key.signature(signed.encode()))}"
 
 
 def read(text: str) -> SignedToken | None:
-    """The token, which is not verified; None if the text is no JSON Web Token with a signature."""
+    """Parse a token without verifying it; None if the text is no signed JSON Web Token."""
     parts = text.split(".")
     if len(parts) != 3:
         return None
@@ -161,7 +161,7 @@ def read(text: str) -> SignedToken | None:
     if not isinstance(head, dict) or not isinstance(payload, dict):
         return None
     algorithm, key_id = head.get("alg"), head.get("kid", "")
-    # `crit` names extensions without which a token must not be understood; there are none here.
+    # A token must be refused if an extension that `crit` names is not supported; none is supported here.
     if not isinstance(algorithm, str) or not isinstance(key_id, str) or "crit" in head:
         return None
     return SignedToken(algorithm, key_id, payload, f"{parts[0]}.{parts[1]}".encode(), signature)
@@ -195,7 +195,7 @@ def signing_key(pem: bytes) -> SigningKey:
 
 
 def new_key() -> bytes:
-    """A new private key as PEM, quick to make."""
+    """A new private key as PEM: ECDSA P-256, which is quick to generate."""
     return ec.generate_private_key(ec.SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
 
 
@@ -237,7 +237,7 @@ def _encoded(data: bytes) -> str:
 
 
 def _decoded(text: str) -> bytes:
-    """Raises ValueError."""
+    """Decode unpadded base64url. Raises ValueError."""
     if not _NOT_IN_URLS.isdisjoint(text):  # b64decode would take `+` and `/` for `-` and `_`
         raise ValueError("padded, or not base64url")
     try:

@@ -24,7 +24,7 @@ __all__ = ["Headers", "RequestHeaderConfig", "authenticate", "check_name", "name
 
 Headers = Sequence[tuple[bytes, bytes]]
 
-# Removed whatever the configuration says: a handler must never see one that was not authenticated.
+# Headers that are removed whatever the configuration: a handler must never see one that was not authenticated.
 STANDARD_NAMES = frozenset({b"x-remote-user", b"x-remote-uid", b"x-remote-group"})
 STANDARD_PREFIXES = (b"x-remote-extra-",)
 
@@ -55,7 +55,7 @@ class RequestHeaderConfig:
         """From the ConfigMap `extension-apiserver-authentication`, whose lists are JSON arrays in strings. Raises ValueError.
 
         A missing list is empty, and does not default to the X-Remote-* headers: a kube-apiserver that does not list a UID header
-        does not remove one that its client sent, so it can't be trusted.
+        does not remove such a header of its client, so the header can't be trusted.
         """
         return cls(
             roots,
@@ -118,7 +118,7 @@ def strip(headers: Headers, config: RequestHeaderConfig | None) -> Headers:
 
 
 def names_somebody(headers: Headers) -> bool:
-    """Whether there are headers of the standard names, whoever has set them."""
+    """Whether there are identity headers with the standard names, whoever has set them."""
     return strip(headers, None) is not headers
 
 
@@ -154,7 +154,7 @@ def _extra(headers: Headers, config: RequestHeaderConfig) -> dict[str, tuple[str
 
 @lru_cache(maxsize=256)
 def unescape_key(encoded: bytes) -> str:
-    """The key of an extra field; what a header name can't hold is percent-encoded in it. A malformed key stays as it is."""
+    """The key of an extra field, from the percent-encoding that header names need. A malformed key is only lower-cased."""
     lowered = text_of(encoded).lower()
     if MALFORMED_ESCAPE.search(lowered):
         return lowered

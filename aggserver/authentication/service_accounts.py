@@ -1,7 +1,7 @@
 """ServiceAccounts: the claims of their tokens, what makes a token invalid, and the user that it stands for.
 
-There are two kinds of tokens: those of TokenRequests, which end, and may be bound to a Pod, a Secret or a Node; and those in
-Secrets of type kubernetes.io/service-account-token, which hold as long as the Secret has them. Signatures are verified before.
+There are two kinds of tokens: those of TokenRequests, which expire, and may be bound to a Pod, a Secret or a Node; and those in
+Secrets of type kubernetes.io/service-account-token, which are valid while the Secret has them. The caller verifies signatures.
 Pure: the time and the objects are arguments. All times are seconds since the epoch. The texts are upstream's.
 Source: k8s.io/kubernetes pkg/serviceaccount/{claims,legacy,jwt}.go, v1.36.3; k8s.io/apiserver
 pkg/authentication/serviceaccount/util.go, v0.36.3; go-jose jwt/validation.go.
@@ -40,7 +40,7 @@ __all__ = [
 
 LEGACY_ISSUER = "kubernetes/serviceaccount"
 
-# How far clocks may be apart. For so long a token is still valid after its end, and after the deletion of what it is bound to.
+# How far clocks may differ. A token remains valid for that time after it expired, and after the deletion of its objects.
 LEEWAY_SECONDS = 60.0
 
 _PREFIX = "system:serviceaccount"
@@ -52,7 +52,7 @@ _BOUND_TO = ("pod", "secret", "node")
 
 
 class InvalidToken(Exception):
-    """The token is not valid. The text is for the client and the log; it never has anything of the token's signature."""
+    """The token is not valid. The text is for the client and the log; it never contains any part of the token's signature."""
 
 
 class Ref(NamedTuple):
@@ -63,7 +63,7 @@ class Ref(NamedTuple):
 
 
 class Name(NamedTuple):
-    """Which object: its resource in the core group, its namespace ('' for a Node), its name."""
+    """Names an object: its resource in the core group, its namespace ('' for a Node), its name."""
 
     resource: str
     namespace: str
@@ -72,9 +72,9 @@ class Name(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a token says. secret_name: of the Secret that it is in; '' for a token of a TokenRequest.
+    """The claims of a token. secret_name: of the Secret that contains it; '' for a token of a TokenRequest.
 
-    not_before and issued_at are -inf, and expires is inf, where the token does not say.
+    not_before and issued_at are -inf, and expires is inf, if the token does not have the claim.
     """
 
     namespace: str
@@ -90,7 +90,7 @@ class Claims:
     expires: float = math.inf
 
     def objects(self) -> list[Name]:
-        """What has to be there, for `check_objects`."""
+        """The objects that must exist, for `check_objects`."""
         names = [Name("serviceaccounts", self.namespace, self.account.name)]
         if self.secret is not None or self.secret_name:
             names.append(Name("secrets", self.namespace, self.secret.name if self.secret is not None else self.secret_name))
@@ -101,7 +101,7 @@ class Claims:
         return names
 
     def user(self) -> UserInfo:
-        """The user, who is not in system:authenticated yet."""
+        """The token's user, without the group system:authenticated."""
         extra: dict[str, tuple[str, ...]] = {}
         if self.pod is not None and self.pod.name and self.pod.uid:
             extra |= {f"{_EXTRA}pod-name": (self.pod.name,), f"{_EXTRA}pod-uid": (self.pod.uid,)}
@@ -134,9 +134,9 @@ def issued(
     warn_after: int,
     token_id: str,
 ) -> JSONObject:
-    """The claims of a new token. bound: by `pod`, `secret` or `node`; a Pod may come with its Node.
+    """The claims of a new token. bound: the object it is bound to, by `pod`, `secret` or `node`; a Pod perhaps with its Node.
 
-    seconds: how long it holds. warn_after: seconds after which its use is stale; 0 for none.
+    seconds: how long it is valid. warn_after: seconds after which its use counts as stale; 0 for never.
     """
     start = int(now)
     private: JSONObject = {"namespace": namespace, "serviceaccount": _ref_claim(account)}
@@ -156,7 +156,7 @@ def issued(
 
 
 def issued_in_secret(namespace: str, account: Ref, secret_name: str) -> JSONObject:
-    """The claims of the token in a Secret."""
+    """The claims of a token in a Secret."""
     return {
         "iss": LEGACY_ISSUER,
         f"{_OF_SECRETS}namespace": namespace,
@@ -168,7 +168,7 @@ def issued_in_secret(namespace: str, account: Ref, secret_name: str) -> JSONObje
 
 
 def read_claims(claims: JSONObject) -> Claims:
-    """Raises InvalidToken for claims that are missing or of another type."""
+    """Read the claims of a token of either kind. Raises InvalidToken for claims that are missing or have a wrong type."""
     return _in_secret(claims) if claims.get("iss") == LEGACY_ISSUER else _of_request(claims)
 
 
@@ -208,7 +208,7 @@ def _in_secret(claims: JSONObject) -> Claims:
 
 
 def common_audiences(of_token: Sequence[str], of_server: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
-    """The audiences of a token for which it is wanted; those of the server, if the token names none. Raises InvalidToken."""
+    """The token's audiences that are wanted. A token without audiences has the server's. Raises InvalidToken if none is."""
     named = of_token or of_server
     common = tuple(audience for audience in named if audience in wanted)
     if not common and of_server:
@@ -218,7 +218,7 @@ def common_audiences(of_token: Sequence[str], of_server: Sequence[str], wanted: 
 
 
 def check_times(claims: Claims, now: float) -> None:
-    """Raises InvalidToken."""
+    """Check the times of a token. Raises InvalidToken."""
     if now + LEEWAY_SECONDS < claims.not_before:
         raise InvalidToken("service account token is not valid yet")
     if now - LEEWAY_SECONDS > claims.expires:
@@ -228,7 +228,7 @@ def check_times(claims: Claims, now: float) -> None:
 
 
 def check_objects(claims: Claims, text: str, objects: Mapping[Name, JSONObject | None], now: float) -> None:
-    """objects: those that `Claims.objects` names; None for one that is not there. text: the token. Raises InvalidToken."""
+    """Check a token's objects. text: the token. objects: by `Claims.objects`; None if one is missing. Raises InvalidToken."""
     if claims.secret_name:
         _check_of_secret(claims, text, *(objects[name] for name in claims.objects()))
         return
@@ -246,7 +246,7 @@ def check_objects(claims: Claims, text: str, objects: Mapping[Name, JSONObject |
 
 
 def _check_of_secret(claims: Claims, text: str, account: JSONObject | None, secret: JSONObject | None) -> None:
-    """Of a token in a Secret, for which there is no leeway."""
+    """Check the objects of a token in a Secret, for which there is no leeway."""
     if secret is None or secret["metadata"].get("deletionTimestamp"):
         raise InvalidToken("Token has been invalidated")
     if not hmac.compare_digest(_data(secret, "token"), text.encode()):

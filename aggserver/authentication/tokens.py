@@ -1,4 +1,4 @@
-"""Bearer tokens: extracting them from a request, and the TokenReview that tells whose they are.
+"""Bearer tokens: extracting them from a request, and finding their user by a TokenReview.
 
 Results, positive and negative, are cached for ten seconds by default; failed reviews are not cached. A token is never logged, and
 its key in the cache is a keyed hash, so that a memory dump reveals no tokens and nobody can construct two with the same key.
@@ -55,7 +55,7 @@ def bearer_token(headers: Headers) -> str:
 
 
 def websocket_token(headers: Headers) -> tuple[str, Headers]:
-    """The token among the WebSocket subprotocols, where browsers send it as they can't set headers, and the headers without it.
+    """The token among the WebSocket subprotocols, and the headers without it. Browsers, which can't set headers, send it there.
 
     '' and the same headers if there is no token. Raises TokenError if it is malformed.
     """

@@ -27,7 +27,7 @@ class UserInfo:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def to_json(self) -> JSONObject:
-        """authentication.k8s.io/v1 UserInfo, without what is empty."""
+        """The user as UserInfo of authentication.k8s.io/v1, without empty members."""
         info: JSONObject = {"username": self.name}
         if self.uid:
             info["uid"] = self.uid

@@ -1,15 +1,16 @@
 """Client certificates: the certificate of a connection, whether a CA bundle verifies it, and the user it names.
 
-The TLS handshake (`server/tls.py`) verifies the certificate against the union of all client CAs, so it can't tell which CA signed
-it. `verify` tells, with the `Roots` of either authenticator (front proxy or client CA); the result is kept with the connection.
+The TLS handshake (`server/tls.py`) verifies the certificate against the union of all client CAs, which does not say which of them
+signed it. `verify` checks it against the `Roots` of one authenticator (front proxy or client CA), and keeps the result with the
+connection.
 Pure: the time is an argument, nothing is read or logged.
 Source: k8s.io/apiserver pkg/authentication/request/x509/x509.go, v0.36.3; error texts of Go's crypto/x509.
 
 Differs from Go: RSA keys under 2048 bits and CAs with Ed25519 keys are rejected, because the verifier of `cryptography` rejects
-them. Two kinds of certificates would be accepted, as by Go, but OpenSSL rejects them in the handshake: with no extended key usage
-but "any", and with a key usage that has neither digital signature nor key agreement.
-Certificates of X.509 version 1, which have no extensions (`openssl x509 -req` makes them), are verified here, since that verifier
-takes none: only directly against a root.
+them. Two kinds of certificates would be accepted, as by Go, but OpenSSL rejects them in the handshake: those whose only extended
+key usage is "any", and those with a key usage that has neither digital signature nor key agreement.
+Certificates of X.509 version 1, which have no extensions (`openssl x509 -req` makes them), are verified by this module, and only
+if a root has signed them directly, since that verifier rejects them.
 """
 
 from __future__ import annotations
@@ -53,12 +54,12 @@ UID_OID = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")  # Kubernetes' attribute 
 # new ones. Beyond this number the oldest result is dropped, and computed again on demand.
 MAX_REMEMBERED = 4
 
-# Of the keys that the verifier of `cryptography` takes.
+# The shortest RSA keys that the verifier of `cryptography` accepts.
 _MIN_RSA_BITS = 2048
 _OF_ROOTS = (x509.BasicConstraints, x509.KeyUsage, x509.ExtendedKeyUsage)
 _FOR_CLIENTS = frozenset({ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE})
 
-# By the kind of the key.
+# Go's errors for a wrong signature, by the type of the key.
 _WRONG_SIGNATURES = {
     "ECPublicKey": "x509: ECDSA verification failure",
     "RSAPublicKey": "crypto/rsa: verification error",
@@ -72,7 +73,7 @@ class CertificateError(AggserverError):
 
 
 class Roots:
-    """The certificates of a CA bundle. Compared by identity: a bundle that was read again verifies every connection anew.
+    """The certificates of a CA bundle. Compared by identity: after a bundle was read again, every connection is verified anew.
 
     ders: the certificates in DER, for the handshake's bundle.
     skipped: one text for each PEM block that is not a valid certificate, for the log.
@@ -233,9 +234,9 @@ def _verify_now(peer: PeerCertificate, roots: Roots, now: float) -> VerifiedCert
 
 
 def _version_1_chain(leaf: x509.Certificate, roots: Roots, now: float) -> list[x509.Certificate]:
-    """A certificate of version 1 with the root that signed it, and may sign; empty if it is of version 3, or none did.
+    """A certificate of version 1, and the root that signed it and may sign; empty for other versions, or without such a root.
 
-    It has no names and no usages, so that as in Go neither restricts what it is good for.
+    The certificate has no usages, so that as in Go they do not restrict its use.
     """
     if leaf.version is not x509.Version.v1 or not _is_strong(leaf):
         return []
@@ -246,7 +247,7 @@ def _version_1_chain(leaf: x509.Certificate, roots: Roots, now: float) -> list[x
 
 
 def _is_strong(certificate: x509.Certificate) -> bool:
-    """Whether its key and the digest of its signature are of those that the verifier takes."""
+    """Whether the verifier accepts its key and the digest of its signature."""
     try:
         key, digest = certificate.public_key(), certificate.signature_hash_algorithm
     except (ValueError, UnsupportedAlgorithm):
@@ -259,7 +260,7 @@ def _is_strong(certificate: x509.Certificate) -> bool:
 
 
 def _may_sign_clients(root: x509.Certificate) -> bool:
-    """Whether a root is a CA, and for clients. One with another critical extension could restrict it in ways unknown here."""
+    """Whether a root is a CA, and for clients. False with unknown critical extensions, which could restrict its use."""
     found: dict[type, Any] = {}
     try:
         for extension in root.extensions:
@@ -357,8 +358,8 @@ def _parse(der: bytes) -> x509.Certificate:
 
 
 def is_signed_rightly(request: x509.CertificateSigningRequest) -> bool:
-    """Whether the request is signed with the key in it. SHA-1 counts, as in Go, where the library takes it for a wrong signature:
-    with it nobody gains more than to hold the key.
+    """Whether the request is signed with the key in it. SHA-1 is accepted as in Go, but not by `cryptography`: the signature only
+    proves that the sender has the key.
 
     Raises ValueError, TypeError and UnsupportedAlgorithm.
     """
@@ -373,7 +374,7 @@ def is_signed_rightly(request: x509.CertificateSigningRequest) -> bool:
 
 
 def request_problem(der: bytes) -> str:
-    """Why this is no certificate signing request with a right signature; '' if it is one."""
+    """Why this is no certificate signing request with a valid signature; '' if it is one."""
     try:
         request = x509.load_der_x509_csr(der)
         if is_signed_rightly(request):
@@ -396,7 +397,7 @@ def _may_sign(_: object, __: x509.Certificate, extension: x509.KeyUsage | None) 
 
 
 def _client_usage(_: object, __: x509.Certificate, extension: x509.ExtendedKeyUsage | None) -> None:
-    """As Go: every certificate of the chain that has an extended key usage must allow clientAuth, or any."""
+    """Check an extended key usage as Go does: every certificate of the chain that has one must allow clientAuth, or any."""
     if extension is None:
         return
     if ExtendedKeyUsageOID.CLIENT_AUTH not in extension and ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE not in extension:
@@ -407,7 +408,7 @@ def _policies() -> tuple[verification.ExtensionPolicy, verification.ExtensionPol
     """CA and client policies. The library's defaults are for the web: they require a SAN, which no Kubernetes client has."""
     either = verification.Criticality.AGNOSTIC
     permit: Callable[[], verification.ExtensionPolicy] = verification.ExtensionPolicy.permit_all
-    # Go reads the policies, and nobody asks for one, so they may be critical.
+    # Certificate policies may be critical: Go understands them, and Kubernetes requires none.
     client = permit().may_be_present(x509.ExtendedKeyUsage, either, _client_usage)
     client = client.may_be_present(x509.CertificatePolicies, either, None)
     authority = (

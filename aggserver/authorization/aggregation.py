@@ -1,7 +1,7 @@
-"""Aggregation and reconciliation: what ClusterRoles get from others, and what bootstrap objects get back.
+"""Aggregation and reconciliation: ClusterRoles that get their rules from others, and bootstrap objects that are repaired.
 
-A ClusterRole with an aggregationRule has the rules of all that its selectors match. Bootstrap roles and bindings that were
-changed get back what is missing in them; what was added stays.
+A ClusterRole with an aggregationRule gets the rules of all ClusterRoles that its selectors match. In bootstrap roles and bindings
+that were changed, missing parts are restored; additions are kept.
 Pure. Source: k8s.io/kubernetes pkg/controller/clusterroleaggregation, v1.36.3; k8s.io/component-helpers
 auth/rbac/reconciliation, v0.36.3.
 """
@@ -17,15 +17,15 @@ from aggserver.meta.selectors import LabelSelector, SelectorError
 
 __all__ = ["Aggregation", "reconciled"]
 
-# Chains of roles that aggregate roles that aggregate ... are followed so far at once; a longer one ends with a later change.
+# How long chains of roles that aggregate each other may be. Longer ones are completed by later updates.
 _MAX_ROUNDS = 10
 
 
 class Aggregation:
-    """What ClusterRoles get from each other. roles: all of them.
+    """The rules that ClusterRoles get from each other. roles: all ClusterRoles.
 
-    changed: the rules of each that aggregates and does not have them yet, by name. A role with a selector that can't be read is
-    left as it is. Takes about a microsecond for each rule that a role gets, and for each role that a selector may match.
+    changed: the new rules of each aggregating role that does not have them yet, by name. A role with an invalid selector is left
+    as it is. Takes about a microsecond for each rule that a role gets, and for each role that a selector may match.
     """
 
     def __init__(self, roles: Iterable[JSONMapping]) -> None:
@@ -45,7 +45,7 @@ class Aggregation:
         self.changed = {name: rules[name] for name in selected if not _are_same(rules[name], _rules(by_name[name]))}
 
     def concerns(self, name: str, role: JSONMapping | None) -> bool:
-        """Whether another state of a role, None for its end, may change the rules of some."""
+        """Whether a changed role (None if it was deleted) may change the rules of an aggregating one."""
         if name in self._parts or name in self._selectors:
             return True
         if role is None:
@@ -57,7 +57,7 @@ class Aggregation:
 
 
 class _Labels:
-    """The roles that have a label, so that a selector is not matched with all of them."""
+    """An index of the roles by their labels, so that a selector need not be matched with all of them."""
 
     def __init__(self, roles: Mapping[str, JSONMapping]) -> None:
         self._labels = {name: roles[name]["metadata"].get("labels") or {} for name in sorted(roles)}
@@ -67,7 +67,7 @@ class _Labels:
                 self._having.setdefault(label, []).append(name)
 
     def selected(self, name: str, selectors: Iterable[LabelSelector]) -> list[str]:
-        """The names of the roles whose rules it gets, in their order."""
+        """The names of the roles whose rules the named role gets, sorted for each selector."""
         found: dict[str, None] = {}
         for selector in dict.fromkeys(selectors):
             for other in self._candidates(selector):
@@ -78,7 +78,7 @@ class _Labels:
         return list(found)
 
     def _candidates(self, selector: LabelSelector) -> Iterable[str]:
-        """Those that it may match, sorted."""
+        """The names of the roles that the selector may match, sorted."""
         wanted = next((each for each in selector.requirements() if each.operator == "In"), None)
         if wanted is None:
             return self._labels
@@ -86,7 +86,7 @@ class _Labels:
 
 
 def _selectors(role: JSONMapping) -> list[LabelSelector] | None:
-    """None if it does not aggregate, or not in a way that can be read."""
+    """The selectors of a role; None if it does not aggregate, or one of them is invalid."""
     rule = role.get("aggregationRule")
     if not rule:
         return None
@@ -97,12 +97,12 @@ def _selectors(role: JSONMapping) -> list[LabelSelector] | None:
 
 
 def _are_same(some: list[JSONObject], others: list[JSONObject]) -> bool:
-    """Whether they say the same: a member that is empty may as well be missing."""
+    """Whether the rules mean the same: an empty member counts as missing."""
     return list(map(PolicyRule.of, some)) == list(map(PolicyRule.of, others))
 
 
 def _union(rules: Mapping[str, list[JSONObject]], names: Iterable[str], said: Mapping[int, PolicyRule]) -> list[JSONObject]:
-    """said: what each rule says, by its identity."""
+    """The rules of the named roles, each once. said: each rule parsed, by its `id`."""
     found: dict[PolicyRule, JSONObject] = {}
     for name in names:
         for rule in rules[name]:
@@ -111,7 +111,7 @@ def _union(rules: Mapping[str, list[JSONObject]], names: Iterable[str], said: Ma
 
 
 def reconciled(existing: JSONMapping, expected: JSONMapping) -> JSONObject | None:
-    """What a bootstrap object becomes; None if it lacks nothing. A binding of another role becomes the expected one."""
+    """The repaired bootstrap object; None if nothing is missing. A binding to another role is replaced by the expected one."""
     if "roleRef" in expected and existing.get("roleRef") != expected["roleRef"]:
         return dict(json_copy(expected))
     changed: JSONObject = json_copy(existing)

@@ -1,7 +1,7 @@
-"""Attributes: what an authorizer is asked, as a SubjectAccessReview, and the error when it denies.
+"""Attributes: the input of an authorizer, also as a SubjectAccessReview, and the error when it denies.
 
 `endpoints/access.py` makes them from RequestInfo and UserInfo; impersonation, and handlers that need a second permission (create
-by update), make more. Pure.
+by update), make further ones. Pure.
 Source: k8s.io/apiserver pkg/endpoints/filters/authorization.go, plugin/pkg/authorizer/webhook/webhook.go,
 pkg/endpoints/handlers/responsewriters/errors.go, v0.36.3.
 """
@@ -42,7 +42,7 @@ class Attributes(NamedTuple):
 
     @property
     def on_resource(self) -> bool:
-        """Not on a path. A resource may have no name, in a path like `/api/v1//nodes`, but no path has a version."""
+        """Whether this is about a resource, not a path. The resource may be '', as in `/api/v1//nodes`; then it has a version."""
         return bool(self.resource or self.version)
 
 

@@ -1,6 +1,6 @@
-"""The bootstrap roles and bindings: what RBAC allows in a new cluster, before anybody has made a role.
+"""The bootstrap roles and bindings: what RBAC allows in a new cluster, before anybody has created a role.
 
-`bootstrap_roles.txt` has them, in the order of their kinds and names:
+`bootstrap_roles.txt` lists them, in the order of their kinds and names:
 
     ClusterRole edit to=admin aggregates=edit     a role, with what its labels say; its rules follow
       get,list "",apps pods,deployments NAME      verbs, API groups, resources and, for some, the names of objects
@@ -8,8 +8,8 @@
     RoleBinding kube-system/x role=y              a binding; without `role=`, of the role of the same name
       ServiceAccount kube-system/z                its subjects follow
 
-tests/integration/bootstrap_roles.py writes that file from what kube-apiserver serves; a test compares the two. Roles that
-aggregate others get their rules from them here, as the controller gives them later.
+tests/integration/bootstrap_roles.py writes that file from what kube-apiserver serves; a test compares the two. Aggregating roles
+get their rules here, as the controller would set them later.
 Pure. Source: k8s.io/kubernetes plugin/pkg/auth/authorizer/rbac/bootstrappolicy, v1.36.3.
 """
 
@@ -34,12 +34,12 @@ _NO_GROUP = '""'
 
 @cache
 def policy() -> Policy:
-    """What they allow. Shared: must not be changed."""
+    """The policy of the bootstrap objects. Shared: must not be changed."""
     return Policy(objects())
 
 
 def objects() -> list[JSONObject]:
-    """New objects, as a client would send them."""
+    """The bootstrap objects, as a client would send them; new ones with each call."""
     found: list[JSONObject] = []
     for line in _FILE.read_text().splitlines():
         if not line.startswith(" "):

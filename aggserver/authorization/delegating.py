@@ -35,7 +35,7 @@ REVIEW_SECONDS = 10.0
 REVIEWS_PER_SECOND = 200.0
 REVIEWS_AT_ONCE = 400
 
-# Longer attributes (characters of all strings together) are not cached: clients choose them, and could fill the memory with them.
+# Decisions about longer attributes (characters of all strings) are not cached: clients choose them, and could fill the memory.
 MAX_KEPT_LENGTH = 10_000
 
 
@@ -78,7 +78,7 @@ ALLOWED = Decision(True)
 
 
 def is_always_allowed(attributes: Attributes, open_paths: OpenPaths) -> bool:
-    """For members of system:masters and open paths nobody is asked."""
+    """Whether no authorizer is asked: for members of system:masters, and for open paths."""
     return PRIVILEGED_GROUP in attributes.user.groups or (not attributes.on_resource and attributes.path in open_paths)
 
 

@@ -1,6 +1,6 @@
 """Escalation: whether somebody who grants permissions has them all.
 
-Whoever writes a role, or binds one, must have every permission in it. What is missing is told as in upstream's messages: one
+Whoever writes a role, or binds one, must have every permission in it. The error lists the missing ones as upstream does: one
 line for each resource, with the verbs.
 Pure. Source: k8s.io/component-helpers auth/rbac/validation/policy_comparator.go, v0.36.3; k8s.io/kubernetes
 pkg/registry/rbac/validation/{rule,policy_compact}.go, pkg/apis/rbac/v1/evaluation_helpers.go, v1.36.3.
@@ -20,7 +20,7 @@ __all__ = ["EVERYTHING", "problem", "uncovered"]
 EVERYTHING = (PolicyRule(("*",), ("*",), ("*",)), PolicyRule(("*",), paths=("*",)))
 
 # Permissions (groups times resources times names, and paths times verbs) of one role that are compared one by one, in some tenths
-# of a second; upstream has no limit. Each rule beyond that must be covered by a single rule of the user.
+# of a second; upstream has no limit. Each rule above the limit must be covered by a single rule of the user.
 _MAX_PERMISSIONS = 50_000
 
 
@@ -67,7 +67,7 @@ def _missing_on_resources(owned: Sequence[PolicyRule], rule: PolicyRule) -> Iter
 
 
 def _has_name(rule: PolicyRule, name: tuple[str, ...]) -> bool:
-    """name: one, or none for all objects."""
+    """Whether the rule covers the name. name: a tuple of one name, or empty for all objects."""
     return not rule.names or (len(name) == 1 and name[0] in rule.names)
 
 
@@ -80,7 +80,7 @@ def _missing_on_paths(owned: Sequence[PolicyRule], rule: PolicyRule) -> Iterator
 
 
 def _compact(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """Rules of one resource, or of one object of it, become one rule."""
+    """Merge the rules about one resource, or about one of its objects, into one rule."""
     verbs: dict[PolicyRule, list[str]] = {}
     others: list[PolicyRule] = []
     for rule in rules:
@@ -125,5 +125,5 @@ def _text(rule: PolicyRule) -> str:
 
 
 def _list(texts: Iterable[str]) -> str:
-    """As Go prints a list of quoted strings."""
+    """A list of quoted strings as Go prints it."""
     return f"[{' '.join(map(quote, texts))}]"

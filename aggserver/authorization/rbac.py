@@ -1,11 +1,11 @@
 """RBAC: what roles and bindings allow.
 
-A `Policy` holds compiled roles and bindings. It finds the bindings of a request by the user's name and groups, and keeps the
-rules that concern a question, so that a question that was asked before costs two look-ups. Rules only ever allow: what none of
-them allows is denied.
+A `Policy` holds compiled roles and bindings. It finds the bindings of a request by the user's name and groups, and caches the
+rules that concern a user and an action, so that the same request costs only a look-up the next time. Rules only allow: a request
+that no rule allows is denied.
 
-Where several bindings allow the same, the reason names the first by name, those of the whole cluster before those of the
-namespace; upstream names any one of them.
+If several bindings allow a request, the reason names the first one, ClusterRoleBindings before RoleBindings, each by name;
+upstream names any one of them.
 Pure. Source: k8s.io/kubernetes plugin/pkg/auth/authorizer/rbac/rbac.go, pkg/registry/rbac/validation/rule.go,
 pkg/apis/rbac/v1/evaluation_helpers.go, v1.36.3.
 """
@@ -29,7 +29,7 @@ ROLES = {"ClusterRole": "clusterroles", "Role": "roles"}
 
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 
-# Clients choose the questions, so what is kept of them is bounded: their number, and the characters of each.
+# Clients choose the keys of the caches, so both the number of entries and the characters of a key are limited.
 _KEPT_QUESTIONS = 4096
 _KEPT_USERS = 512
 _KEPT_LENGTH = 2000
@@ -65,7 +65,7 @@ class PolicyRule:
         return self.concerns(attributes) and (not attributes.on_resource or not self.names or attributes.name in self.names)
 
     def concerns(self, attributes: Attributes) -> bool:
-        """Whether it allows this for some object: `allows` without regard to the object's name."""
+        """Whether the rule allows this for some object: `allows` without regard to the object's name."""
         if not _has(self.verbs, attributes.verb):
             return False
         if not attributes.on_resource:
@@ -79,27 +79,27 @@ class PolicyRule:
 
 
 class MissingRole(NamedTuple):
-    """A role that a binding refers to, and that does not exist. kind: Role or ClusterRole, or what the binding has there."""
+    """A role that a binding names and that does not exist. kind: Role or ClusterRole, or another text that the binding has."""
 
     kind: str
     name: str
 
     def text(self, resource: str) -> str:
-        """resource: see `FoundRules.trouble`."""
+        """Upstream's error. resource: see `FoundRules.trouble`."""
         if self.kind not in ROLES:
             return f"unsupported role reference kind: {quote(self.kind)}"
         return f"{resource or self.kind.lower()}.{GROUP} {quote(self.name)} not found"
 
 
 class Granted(NamedTuple):
-    """A rule, and what gives it to the user: the reason of a decision."""
+    """A rule of a user, and the reason for decisions by it: which binding grants it."""
 
     rule: PolicyRule
     reason: str
 
 
 class FoundRules(NamedTuple):
-    """What a user has in a namespace: rules, and roles that should have had some."""
+    """The rules of a user in a namespace, and the roles that bindings of the user name but that do not exist."""
 
     granted: Sequence[Granted]
     missing: Sequence[MissingRole]
@@ -109,16 +109,16 @@ class FoundRules(NamedTuple):
         return [each.rule for each in self.granted]
 
     def trouble(self, resource: str = "") -> str:
-        """The texts of `missing` as upstream's Aggregate has them; '' if there are none.
+        """The errors of `missing` as upstream's Aggregate joins them; '' if there are none.
 
-        resource: of a request that reads roles from the storage. There, upstream names what is missing by the request.
+        resource: of a request for which upstream reads roles from the storage: its errors then name that resource.
         """
         texts = list(dict.fromkeys(each.text(resource) for each in self.missing))
         return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]" if texts else ""
 
 
 class _Subject(NamedTuple):
-    """key: by which users are found. text: as reasons name it."""
+    """The subject of a binding. key: by which users are found. text: in reasons."""
 
     key: str
     text: str
@@ -129,14 +129,14 @@ class _Binding:
     name: str
     source: str  # the reason, up to the subject
     role: tuple[str, str, str]  # kind, namespace, name
-    subjects: dict[str, tuple[int, str]] = field(default_factory=dict)  # by their keys: their places, and as reasons name them
+    subjects: dict[str, tuple[int, str]] = field(default_factory=dict)  # key -> its index, and its text in reasons
 
     def subject(self, keys: Iterable[str]) -> str:
-        """The first of its subjects that is one of these keys."""
+        """The text of the first subject with one of these keys."""
         return min(self.subjects[key] for key in keys if key in self.subjects)[1]
 
 
-# Of one question: the names that a rule is restricted to, empty for all, and the reason.
+# The rules that concern a request, each as (the object names that it is restricted to, empty for all; the reason).
 _Answer = tuple[tuple[tuple[str, ...], str], ...]
 
 
@@ -144,7 +144,7 @@ class Policy:
     """Roles and bindings, to be kept current by `put` and `remove`."""
 
     def __init__(self, objects: Iterable[JSONMapping] = ()) -> None:
-        """objects: of the four kinds."""
+        """objects: the initial roles and bindings."""
         self._roles: dict[tuple[str, str, str], tuple[PolicyRule, ...]] = {}
         self._bindings: dict[tuple[str, str], _Binding] = {}  # by namespace, '' for the whole cluster, and name
         self._of_subjects: dict[tuple[str, str], dict[str, _Binding]] = {}  # by namespace and subject, then by name
@@ -154,13 +154,13 @@ class Policy:
             self.put(obj)
 
     def put(self, obj: JSONMapping) -> None:
-        """A new object of one of the four kinds, or one that has changed."""
+        """Add or replace an object of one of the four kinds."""
         for _ in self.putting(obj):
             pass
 
     def putting(self, obj: JSONMapping) -> Iterator[None]:
-        """As `put`, in as many steps as the object has rules or subjects, between which questions may be asked. Until the last
-        one, some are answered as before.
+        """Like `put`, in one step for each rule or subject of the object. The policy may be used between the steps; until the
+        last one, some decisions are the old ones.
         """
         kind, metadata = obj["kind"], obj["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]
@@ -175,7 +175,7 @@ class Policy:
         self._changed()
 
     def removing(self, kind: str, namespace: str, name: str) -> Iterator[None]:
-        """As `remove`, in steps."""
+        """Like `remove`, in steps (see `putting`)."""
         if kind in ROLES:
             self._roles.pop((kind, namespace, name), None)
         else:
@@ -183,7 +183,7 @@ class Policy:
         self._changed()
 
     def remove(self, kind: str, namespace: str, name: str) -> None:
-        """namespace: '' for the kinds that are in none."""
+        """Remove an object. namespace: '' for cluster-scoped kinds."""
         for _ in self.removing(kind, namespace, name):
             pass
 
@@ -195,7 +195,7 @@ class Policy:
         return None
 
     def found(self, user: UserInfo, namespace: str) -> FoundRules:
-        """What the user has in this namespace, the rules for the whole cluster first. namespace: '' for these alone."""
+        """The user's rules in a namespace, those of ClusterRoleBindings first. namespace: '' for these alone."""
         key = (user.name, user.groups, namespace)
         found = self._found.get(key)
         if found is None:
@@ -238,7 +238,7 @@ class Policy:
         return FoundRules(granted, missing)
 
     def _bind(self, namespace: str, name: str, obj: JSONMapping) -> Iterator[None]:
-        """First those whom the binding names now, then those whom it does not name any more."""
+        """Store a binding: first add its subjects, then remove those that it does not name any more."""
         before, binding = self._bindings.get((namespace, name)), _binding(obj)
         self._bindings[namespace, name] = binding
         for place, given in enumerate(obj.get("subjects") or ()):
@@ -268,7 +268,7 @@ def _may_be_kept(user: UserInfo, *texts: str) -> bool:
 
 
 def covers_path(path: str, wanted: str) -> bool:
-    """Whether a path of a rule includes another, which may end with `*`, too."""
+    """Whether a rule's path covers the wanted one. Both may end with `*`."""
     return wanted == path or (path.endswith("*") and wanted.startswith(path.rstrip("*")))
 
 
@@ -277,7 +277,7 @@ def _has(known: tuple[str, ...], wanted: str) -> bool:
 
 
 def _binding(obj: JSONMapping) -> _Binding:
-    """Without its subjects."""
+    """The binding, without its subjects."""
     kind, metadata, ref = obj["kind"], obj["metadata"], obj.get("roleRef") or {}
     namespace, name = metadata.get("namespace", ""), metadata["name"]
     role_kind, role = ref.get("kind", ""), ref.get("name", "")
@@ -288,7 +288,7 @@ def _binding(obj: JSONMapping) -> _Binding:
 
 
 def _subject(subject: JSONMapping, namespace: str) -> _Subject | None:
-    """None for one that is nobody. namespace: of the binding, in which a service account is that has none."""
+    """The subject; None for an invalid one. namespace: of the binding, the default for a service account's."""
     kind, name = subject.get("kind", ""), subject.get("name", "")
     if kind == "User":
         return _Subject(_user_key(name), f"User {quote(name)}")

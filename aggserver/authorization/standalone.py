@@ -1,4 +1,4 @@
-"""The authorizer of a server without a cluster: by its own roles, or by whatever --authorization-mode names.
+"""The authorizer of a server without a cluster: by its own roles, or by the modes of --authorization-mode.
 
     RBAC         by roles and bindings
     AlwaysAllow  everybody may do everything
@@ -20,7 +20,7 @@ from aggserver.authentication.user import UserInfo
 from aggserver.authorization.attributes import Attributes
 from aggserver.authorization.delegating import ALLOWED, HEALTH_PATHS, Decision, OpenPaths, is_always_allowed
 
-# Imported with the first request of somebody who is no administrator.
+# aggserver.authorization.bootstrap is imported with the first request of a user who is no administrator.
 if TYPE_CHECKING:
     from aggserver.authorization.rbac import Policy, PolicyRule
 
@@ -30,7 +30,7 @@ _NODE_PREFIX, _NODE_GROUP = "system:node:", "system:nodes"
 
 
 class ResolvedRules(NamedTuple):
-    """What a user may do in a namespace. trouble: why something may be missing; incomplete: whether something surely is."""
+    """A user's rules in a namespace. incomplete: whether rules are known to be missing. trouble: errors; '' if there are none."""
 
     rules: list[PolicyRule]
     incomplete: bool = False
@@ -42,14 +42,14 @@ class RuleResolver(Protocol):
 
 
 async def bootstrap_policy() -> Policy:
-    """For a server that has no roles of its own."""
+    """The policy of a server that stores no roles."""
     from aggserver.authorization import bootstrap
 
     return bootstrap.policy()
 
 
 class StandaloneAuthorizer:
-    """policy: returns the roles and bindings; may wait until they are read. modes: see above. open_paths: see `OpenPaths`."""
+    """policy: returns the roles and bindings, perhaps after they were read. modes: see above. open_paths: see `OpenPaths`."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class StandaloneAuthorizer:
         return Decision(False, "\n".join(reasons))
 
     async def rules_for(self, user: UserInfo, namespace: str) -> ResolvedRules:
-        """What the user may do in the namespace. As upstream, what passes before the modes are asked is not in it."""
+        """The user's rules in the namespace. As upstream, they do not include what `is_always_allowed`."""
         from aggserver.authorization.escalation import EVERYTHING
 
         rules: list[PolicyRule] = []

@@ -1,4 +1,4 @@
 """The server's own certificates: making them, keeping them in a folder or a Secret, and renewing them in time.
 
-Used where no certificate files are given. Handshakes are `server/tls.py`'s, and clients' certificates `authentication/x509.py`'s.
+Used if no certificate files are given. For handshakes see `server/tls.py`, for clients' certificates `authentication/x509.py`.
 """

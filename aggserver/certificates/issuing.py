@@ -40,11 +40,12 @@ SERVING_DAYS = 365
 
 # Clients' clocks may be behind ours; kubeadm backdates by 5 minutes, cert-manager by an hour.
 BACKDATE_SECONDS = 3600
-# Of what is signed for others, as kube-controller-manager's signer does it; taken off the end of what lives longer than `_SHORT`.
+# For certificates signed by request, as by kube-controller-manager's signer. Those valid for at least `_SHORT_SECONDS` also end
+# that much earlier.
 _SIGNED_BACKDATE_SECONDS = 300
 _SHORT_SECONDS = 8 * 3600
 
-# What a CertificateSigningRequest calls the bits of the key usage that a client's certificate may have.
+# The usages in a CertificateSigningRequest that become bits of a client certificate's key usage.
 _KEY_USAGES = frozenset({"digital signature", "key encipherment"})
 
 
@@ -75,7 +76,7 @@ class SubjectNames:
 
     @classmethod
     def of(cls, *hosts: str) -> SubjectNames:
-        """hosts: names or addresses."""
+        """Sort hosts into names and addresses."""
         ips = tuple(host for host in hosts if _is_ip(host))
         return cls(tuple(host for host in hosts if host not in ips), ips)
 
@@ -108,8 +109,8 @@ def sign_request(
 ) -> bytes:
     """A client certificate (PEM) for a certificate signing request, with its subject and key.
 
-    seconds: how long it holds, at most. It begins five minutes before `now`, and ends that much earlier unless its life is short.
-    usages: as in a CertificateSigningRequest. refused_group: which no subject may be in. Raises SigningRequestError.
+    seconds: how long it is valid at most. It begins five minutes before `now`, and ends five minutes earlier unless its life is
+    short. usages: as in a CertificateSigningRequest. refused_group: no subject may be in it. Raises SigningRequestError.
     """
     try:
         request = x509.load_pem_x509_csr(request_pem)
@@ -117,8 +118,8 @@ def sign_request(
             raise SigningRequestError("unable to verify certificate request signature")
         extensions: list[tuple[x509.ExtensionType, bool]] = []
         if not _KEY_USAGES.isdisjoint(usages):
-            # Always with digital signature, with which a client authenticates: Go does not look at the key usage, but OpenSSL,
-            # which this server has, refuses a client's certificate that has one without it.
+            # Digital signature is always included: Go does not check the key usage of a client certificate, but this server's
+            # OpenSSL refuses one that has a key usage without digital signature.
             extensions.append((_key_usage(digital_signature=True, key_encipherment="key encipherment" in usages), True))
         names = (each for each in request.extensions if isinstance(each.value, x509.SubjectAlternativeName))
         extensions.extend((each.value, each.critical) for each in names)
@@ -173,7 +174,7 @@ def _signed(
     start: float,
     end: float,
 ) -> x509.Certificate:
-    """It ends with its CA at the latest."""
+    """A certificate signed by the CA. It ends with the CA at the latest."""
     authority = x509.load_pem_x509_certificate(ca.cert_pem)
     authority_key = load_key(ca.key_pem)
     end = min(end, authority.not_valid_after_utc.timestamp())
@@ -229,7 +230,7 @@ def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Key
 
 
 def load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
-    """Raises ValueError for anything but an ECDSA private key, the kind that this module makes."""
+    """Read an ECDSA private key, the only kind that this module makes. Raises ValueError for anything else."""
     key = serialization.load_pem_private_key(pem, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError("not an ECDSA private key")

@@ -31,7 +31,7 @@ __all__ = ["CertificateKeeper", "Certificates", "needs_renewal"]
 # Seconds between the publication of a new CA and its first signature, so that by then every APIService and kubeconfig has it.
 PUBLISH_SECONDS = 24 * 3600
 
-# Seconds between checks whether a renewal is due. The shortest lifetime is one of months.
+# Seconds between checks whether a renewal is due. Certificates live for months at least.
 CHECK_SECONDS = 3600.0
 
 # Replicas that start together race for the first save. The losers load the winner's certificates at the next attempt.
@@ -42,7 +42,7 @@ _CA_NAME = "aggserver-ca"
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """What to use now. ca_bundle: PEM, for clients to trust. ca: signs client certificates."""
+    """The certificates to use now. ca_bundle: PEM, for clients to trust. ca: signs client certificates."""
 
     serving: KeyPair
     ca_bundle: bytes
@@ -54,7 +54,7 @@ class CertificateKeeper:
 
     - The serving certificate is renewed when a third of its life is left, when the names change, or if its key or CA doesn't fit.
     - When a third of the CA's life is left, a successor is made and published in the bundle; after PUBLISH_SECONDS it takes over
-      signing. The predecessor stays in the bundle until it expires, which is after everything that it signed.
+      signing. The predecessor stays in the bundle until it expires, and no certificate that it signed expires later.
 
     names: what the serving certificate is for. clock: seconds since the epoch.
     """
@@ -82,7 +82,7 @@ class CertificateKeeper:
         return self._certificates(wanted)
 
     async def authority(self) -> tuple[KeyPair, bytes]:
-        """The CA that signs now and the bundle, for a program beside the server: it renews nothing, but makes a first CA.
+        """The CA that signs now and the bundle, for a program that runs beside the server. Renews nothing, but makes a first CA.
 
         Raises ValueError if there is a CA that can't be used.
         """
@@ -104,7 +104,7 @@ class CertificateKeeper:
     async def follow(
         self, on_change: Callable[[Certificates], Awaitable[None]], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Checks every CHECK_SECONDS, for ever, and calls `on_change` after each change. The first `ensure` is no change."""
+        """Runs `ensure` every CHECK_SECONDS, for ever, and calls `on_change` after each change since the first one."""
         known = await self.ensure()
         while True:
             await sleep(CHECK_SECONDS)
@@ -176,7 +176,7 @@ def _pair_fits(cert_pem: bytes | None, key_pem: bytes | None) -> bool:
 def _signed_by(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(ca)
-    except Exception:  # ValueError, TypeError or InvalidSignature: whichever it is, this CA did not sign it
+    except Exception:  # ValueError, TypeError or InvalidSignature, all of which mean that this CA did not sign it
         return False
     return True
 

@@ -39,7 +39,7 @@ class SecretStore:
             raise ClusterError(200, "", f"Secret {self._name}: its data is not base64: {error}") from error
 
     async def save(self, files: dict[str, bytes]) -> None:
-        """Raises StoreConflictError if another replica has saved since `load`."""
+        """Replace all files. Raises StoreConflictError if another replica has saved since `load`."""
         data = {name: base64.b64encode(content).decode() for name, content in files.items()}
         try:
             if self._secret is None:

@@ -36,7 +36,7 @@ class CertificateStore(Protocol):
 class FolderStore:
     """A folder on disk: 0700, files 0600, each replaced atomically. Other files in the folder are left alone.
 
-    lasting: whether they survive a crash of the machine.
+    lasting: whether the files must survive a crash of the machine.
     """
 
     def __init__(self, path: Path, *, lasting: bool = True) -> None:

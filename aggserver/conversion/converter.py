@@ -1,8 +1,8 @@
 """Converter: converts objects from one version of their resource to another.
 
 The None strategy changes only apiVersion; pruning for the target version follows in the registry, which converts every object
-whose stored version is not the requested one. Converters that compute answer at once. Others call a webhook, and work on batches,
-since one call converts a whole list.
+whose stored version is not the requested one. Converters that need no I/O convert one object at once. Others call a webhook, with
+batches, since one call can convert a whole list.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/conversion/{converter,nop_converter}.go, v0.36.3.
 """
 
@@ -32,14 +32,14 @@ class ConversionError(StatusError):
 
 
 class TakesLong(Exception):
-    """A conversion costs more than may be spent in the event loop. Nothing else is known of it."""
+    """A conversion costs more than may be spent in the event loop. There is no result yet."""
 
 
 class Converter(Protocol):
-    """at_once: converts one object without I/O; None if the converter has to be asked with `convert`. The object passed in may be
-    changed. Raises ConversionError, and TakesLong for an object that has to be asked for all the same.
+    """at_once: converts one object without I/O; None if only `convert` can be used. The object passed in may be changed. Raises
+    ConversionError, and TakesLong for an object that needs `convert` all the same.
 
-    changes_metadata: whether labels and annotations may differ between versions. All other metadata never does.
+    changes_metadata: whether labels and annotations may differ between versions. Other metadata never differs.
     """
 
     @property
@@ -62,7 +62,7 @@ class ComputedConverter(ABC):
         """See `Converter`."""
 
     def quickly(self, obj: JSONObject, api_version: str) -> JSONObject:
-        """The same within some milliseconds. Otherwise raises TakesLong, and then the object is of no use any more."""
+        """Like `at_once`, but raises TakesLong after some milliseconds; then the object must not be used any more."""
         return self.at_once(obj, api_version)
 
     async def convert(self, objects: Sequence[JSONObject], api_version: str) -> list[JSONObject]:

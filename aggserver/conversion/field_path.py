@@ -1,7 +1,6 @@
 """FieldPath: a field of an object as conversion rules name it, `.spec.replicas` or `.spec.limits["nvidia.com/gpu"]`.
 
-Paths do not go through lists. Taking a field away also drops the parents that this leaves empty, and putting one creates its
-parents. Pure.
+Paths do not go through lists. `take` also removes the parents that it leaves empty, and `put` creates missing parents. Pure.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _MAX_PARTS = 64
 
 @dataclass(frozen=True, slots=True)
 class FieldPath:
-    """parts: the names of the members from the root; at least one."""
+    """A path of members. parts: their names from the root; at least one."""
 
     parts: tuple[str, ...]
 
@@ -38,7 +37,7 @@ class FieldPath:
 
 
 def parse(text: str) -> FieldPath:
-    """Raises ValueError, which says what is wrong."""
+    """The path that a text names. Raises ValueError, which says what is wrong."""
     parts = []
     at = 0
     while at < len(text):
@@ -98,7 +97,7 @@ def take(obj: JSONObject, path: FieldPath, kept: int) -> Any:
 
 
 def _parents(obj: JSONObject, path: FieldPath) -> Iterator[JSONObject]:
-    """The objects that the path goes through, the root first, as far as they are there."""
+    """The objects that the path goes through, the root first, as far as they exist."""
     for part in path.parts:
         yield obj
         inner = obj.get(part)

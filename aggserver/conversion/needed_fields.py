@@ -1,7 +1,7 @@
 """The fields of `self` that an expression needs: without them its evaluation fails in any case.
 
-Those that it reads under a condition are not among them: in a branch of `?:`, an operand of `&&` and `||`, in a loop, with `.?`,
-or as the argument of `has`. So an object without a needed field can be told from one for which the expression itself is wrong.
+Fields that it reads only in some cases are not needed: in a branch of `?:`, an operand of `&&` and `||`, in a loop, with `.?`, or
+as the argument of `has`. So an absent field can be distinguished from an expression that is wrong.
 Pure.
 """
 
@@ -15,12 +15,12 @@ from aggserver.schema.escaping import unescape
 
 __all__ = ["needed_fields"]
 
-# Functions that may not evaluate their arguments, or that ignore their errors; a target is always evaluated.
+# Functions that need not evaluate their arguments, or ignore errors of these. Their target is always evaluated.
 _LAZY = frozenset({"_&&_", "_||_", "or", "orValue"})
 
 
 def needed_fields(expr: Expr) -> tuple[FieldPath, ...]:
-    """expr: checked. Of `self.a.b` only the whole path is named, not its parents."""
+    """The needed fields of a checked expression. For `self.a.b`, only the whole path is returned, not its parents."""
     return tuple(sorted(set(_needed(expr)), key=str))
 
 

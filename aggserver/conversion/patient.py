@@ -1,7 +1,7 @@
 """PatientConverter: conversion by rules that never keeps the event loop for long.
 
-Most objects are converted within a fraction of a millisecond, at once. Where the expressions cost more, because of the object
-or of the rules, the conversion is given up and made again in a thread.
+Most objects are converted at once, within a fraction of a millisecond. If the expressions cost more, because of the object or
+of the rules, the conversion is stopped and made again in a thread.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from aggserver.meta.json_types import JSONObject
 
 __all__ = ["PatientConverter"]
 
-# So many threads, that slow conversions do not take those that others need.
+# Threads of their own, so that slow conversions do not occupy those that other work needs.
 _SLOW = ThreadPoolExecutor(2, "conversions")
 
 
 class PatientConverter:
-    """See `Converter`; `at_once` raises TakesLong for an object that has to be asked for with `convert`."""
+    """See `Converter`; `at_once` raises TakesLong for an object that needs `convert`."""
 
     changes_metadata = True
 

@@ -1,7 +1,7 @@
-"""ConversionReview: what a conversion webhook is asked, and what its answer must be.
+"""ConversionReview: the request to a conversion webhook, and the rules for its response.
 
-An object must come back with its kind, name, namespace and uid, and only its labels and annotations may have changed. Upstream
-calls a webhook once for each object; the texts are those of its errors for one object.
+A converted object must have the same kind, name, namespace and uid; of its metadata, only labels and annotations may change.
+Upstream calls a webhook once for each object; the error texts are upstream's for one object.
 Pure. Source: k8s.io/apiextensions-apiserver pkg/apiserver/conversion/{webhook_converter,metrics}.go, v0.36.3;
 k8s.io/apimachinery pkg/apis/meta/v1/unstructured/helpers.go.
 """
@@ -47,7 +47,7 @@ _GO_TYPES = {
 
 
 class ReviewError(ConversionError):
-    """failure: upstream's name for this kind of failure, a label of metrics."""
+    """A call of a conversion webhook failed. failure: upstream's name for this kind of failure, a label of metrics."""
 
     def __init__(self, failure: str, message: str, index: int | None = None, *, answered: bool = True) -> None:
         super().__init__(message, index, answered=answered)
@@ -55,7 +55,7 @@ class ReviewError(ConversionError):
 
 
 def review_version(accepted: Sequence[str]) -> str:
-    """The version of the review, the first one accepted that there is. accepted: conversionReviewVersions. Raises ReviewError."""
+    """The first version in conversionReviewVersions that this server knows. Raises ReviewError if there is none."""
     for version in accepted:
         if f"{_GROUP}/{version}" in _TYPES:
             return version
@@ -63,7 +63,7 @@ def review_version(accepted: Sequence[str]) -> str:
 
 
 def encode_request(objects: Sequence[JSONObject], api_version: str, version: str, uid: str) -> bytes:
-    """The body of a call. api_version: the one wanted. version: of the review. uid: of the request."""
+    """The body of a call. api_version: to convert to. version: of the review. uid: of the request."""
     head = f'{{"kind":"{_KIND}","apiVersion":"{_GROUP}/{version}","request":{{"uid":"{uid}","desiredAPIVersion":"{api_version}",'
     # Objects are encoded one by one, so that other threads get their turn between them.
     return b"".join((head.encode(), b'"objects":[', b",".join(map(codec.encode_json, objects)), b"]}}"))
@@ -86,12 +86,12 @@ def decode_answer(body: bytes, objects: Sequence[JSONObject], api_version: str, 
 
 
 def refused(obj: JSONMapping, failure: str, what: str, index: int | None = None, *, answered: bool = True) -> ReviewError:
-    """The error of a webhook that was called for `obj` among others. what: what it did, `failed: it broke`."""
+    """The error of a call for `obj` and perhaps others. what: what the webhook did, such as `failed: it broke`."""
     return ReviewError(failure, f"conversion webhook for {_described(obj)} {what}", index, answered=answered)
 
 
 def _response(review: JSONObject, first: JSONMapping, version: str, uid: str) -> JSONMapping:
-    """The response of a successful review. Reviews of v1beta1 have never been checked for version, kind and uid."""
+    """The response of a successful review. As upstream, a v1beta1 review is not checked for version, kind and uid."""
 
     def fail(why: str) -> NoReturn:
         raise refused(first, _MALFORMED, f"failed: {why}")
@@ -111,7 +111,7 @@ def _response(review: JSONObject, first: JSONMapping, version: str, uid: str) ->
 
 
 def _checked(old: JSONObject, new: Any, api_version: str, index: int) -> JSONObject:
-    """A converted object with its old metadata but for labels and annotations. It shares parts with `old`."""
+    """The converted object, with all metadata but labels and annotations taken from `old`, with which it shares parts."""
 
     def fail(what: str) -> NoReturn:
         raise refused(old, _INVALID, f"returned invalid {what}", index)
@@ -136,7 +136,7 @@ def _checked(old: JSONObject, new: Any, api_version: str, index: int) -> JSONObj
         if before != after:
             fail(f"object: must have the same {word}: {before} != {after}")
     if not isinstance(theirs, dict):
-        # Unnamed objects, which have passed the comparison.
+        # Reached for objects without a name, namespace and uid, which pass the comparison.
         missing = "metadata" not in new
         fail("metadata: " + ("missing metadata in converted object" if missing else _of_type("metadata", theirs)))
     metadata = dict(old["metadata"])
@@ -152,7 +152,7 @@ def _checked(old: JSONObject, new: Any, api_version: str, index: int) -> JSONObj
 
 
 def _strings_problem(member: str, value: Any, old: Any) -> str:
-    """What is wrong with labels or annotations, '' if nothing is. Those that did not change are not validated again."""
+    """What is wrong with labels or annotations; '' if nothing is. Unchanged ones are not validated again."""
     if not isinstance(value, dict):
         return _of_type(f"metadata.{member}", value)
     for key, text in value.items():

@@ -1,8 +1,8 @@
-"""Round trips: what rules do not bring back, found by converting samples of each version to the other one and back.
+"""Round trips: what conversion rules lose, found by converting samples of each version to the other one and back.
 
-A sample is a valid object in the form in which it would be stored. Its conversion may fail, the result may be invalid, and the
-way back may lose, change or add fields. All of that may be wanted, since one version can be poorer than the other, so these are
-findings and no errors. Pure.
+A sample is a valid object as it would be stored. Its conversion may fail, the result may be invalid, and the conversion back may
+lose, change or add fields. All of that may be intended, since one version can have fewer fields than the other; so these are
+findings, not errors. Pure.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Finding", "Report", "round_trips"]
 # Samples of one version, and of all versions together.
 _MOST_EACH = 200
 _MOST = 1000
-# In units of cost, of all expressions for all samples: upstream's limit for the rules of one object.
+# The cost limit of all expressions for all samples: upstream's limit for the validation rules of one object.
 _MOST_COST = 10_000_000
 # Findings that are kept.
 _MOST_FINDINGS = 100
@@ -40,7 +40,7 @@ _SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """from_, to: the way there. field: the path in the object, '' for all of it. what: what is wrong with it."""
+    """from_, to: the versions. field: its path, '' for the whole object. what: the problem. is_back: found after the way back."""
 
     from_: str
     to: str
@@ -55,14 +55,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """tried: the number of samples. findings: in the order of the conversions, each once."""
+    """The result. tried: the number of samples. findings: in the order of the conversions, each once."""
 
     tried: int
     findings: tuple[Finding, ...]
 
 
 def round_trips(kind: tuple[str, str], compiled: Compiled, schemas: Mapping[str, CompiledSchema], budget: int = 1) -> Report:
-    """Try the conversions. kind: group and kind of the objects. schemas: of all versions, by name."""
+    """Try all conversions with samples. kind: group and kind of the objects. schemas: of all versions, by name."""
     trial = _Trial(*kind, compiled, schemas, budget)
     for conversion in compiled.rules.conversions.values():
         trial.conversion(conversion, min(_MOST_EACH, _MOST // len(compiled.rules.conversions)))
@@ -141,7 +141,7 @@ class _Trial:
         try:
             return self._converter.at_once(obj, f"{self._group}/{to}")
         except ConversionError as error:
-            # The way is told already, so the place of the conversion in the text is not.
+            # The finding names the versions already, so the path of the conversion is left out.
             why = str(error).partition(" failed: ")[2].removeprefix(f"{self._places[from_, to]}.")
             self._find(Finding(from_, to, "", f"fails: {why}"), f", for {text[:_SHOWN]}")
             return None
@@ -158,14 +158,14 @@ class _Trial:
 
 
 def _content(obj: JSONObject) -> JSONObject:
-    """What a conversion may change: all but apiVersion and kind, and of metadata labels and annotations."""
+    """What a conversion may change: labels, annotations, and all but apiVersion, kind and the other metadata."""
     metadata = {name: obj["metadata"].get(name) or {} for name in ("labels", "annotations")}
     content = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind", "metadata")}
     return {**content, "metadata": metadata} if any(metadata.values()) else content
 
 
 def _differences(one: Any, other: Any, path: FieldPath) -> Iterator[tuple[str, str]]:
-    """Fields that differ. An empty object or list is no content, so it may be missing."""
+    """The fields that differ, and how. An empty object or list counts as a missing field."""
     if type(one) is dict and type(other) is dict:
         for name in {**one, **other}:
             here, there = one.get(name, MISSING), other.get(name, MISSING)

@@ -1,8 +1,8 @@
 """Compilation of conversion rules against the schemas of a definition's versions.
 
-Every field must be in the schema of its version, and what is moved or computed must fit where it goes; so must the fields that no
-change names and that both versions have. Expressions have `self`: the object in the version that is converted from or, within
-`each`, the item. They may read labels and annotations. Their estimated costs have the limits of validation rules. Pure.
+Every field must be in the schema of its version. A moved or computed value must fit the type of its new field; so must the fields
+of both versions that no change names. In expressions, `self` is the object in the version that is converted from or, in `each`,
+the item. They may read labels and annotations. Their estimated costs have the limits of validation rules. Pure.
 Source of the estimates: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/cel_validation.go, v0.36.3.
 """
 
@@ -31,17 +31,17 @@ from aggserver.schema.structural import TYPE_META, Structural
 
 __all__ = ["METADATA_KEPT", "Compiled", "ConversionPlan", "ConversionStep", "Cost", "RuleExpression", "compile_rules"]
 
-# Fields that are dropped without the pruner; most definitions have fewer.
+# Surplus fields that are removed without the pruner; most definitions have fewer.
 _MOST_SURPLUS = 50
-# Fields of one conversion that are named because the versions disagree on their types.
+# Errors for one conversion about fields whose types differ between the versions.
 _MOST_NAMED = 10
 METADATA_KEPT = 1
-"""The parts of `.metadata.annotations` that stay when the last annotation goes."""
+"""How many parts of `.metadata.annotations` are kept when the last annotation is removed: `.metadata`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The estimate for one expression: `estimate` for one evaluation, of which one object needs up to `cardinality`."""
+    """The estimated cost of one expression. estimate: of one evaluation. cardinality: the most evaluations for one object."""
 
     path: Path
     expression: str
@@ -55,7 +55,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class RuleExpression:
-    """needs: fields of `self` without which there is no result."""
+    """A compiled expression. needs: fields of `self` without which it has no result."""
 
     program: Program
     needs: tuple[FieldPath, ...]
@@ -75,7 +75,7 @@ class ConversionStep:
 
 @dataclass(frozen=True, slots=True)
 class ConversionPlan:
-    """surplus: fields that the other version does not have, so that pruning need not look for them. There may be more."""
+    """A compiled conversion. surplus: fields to remove before pruning, since the other version does not have them; not all."""
 
     conversion: VersionPair
     steps: tuple[ConversionStep, ...]
@@ -85,7 +85,7 @@ class ConversionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """plans: all written and derived conversions, by (from, to)."""
+    """Compiled rules. plans: all written and derived conversions, by (from, to)."""
 
     rules: Rules
     plans: Mapping[tuple[str, str], ConversionPlan]
@@ -95,7 +95,7 @@ class Compiled:
 
 
 def compile_rules(given: Rules, schemas: Mapping[str, Structural], budget: int = 1) -> Compiled:
-    """schemas: of all versions, by name. budget: a factor for all cost limits. Raises RulesError."""
+    """Compile rules. schemas: of all versions, by name. budget: a factor for all cost limits. Raises RulesError."""
     plans: dict[tuple[str, str], ConversionPlan] = {}
     errors: list[FieldError] = []
     self_of = cache(lambda version: _Self.of(schemas[version], is_resource=True))
@@ -106,7 +106,7 @@ def compile_rules(given: Rules, schemas: Mapping[str, Structural], budget: int =
         compiler.limit_total()
         surplus = (path for path in rule_types.surplus(source, target, FieldPath(())) if path.parts[0] not in TYPE_META)
         plans[pair] = ConversionPlan(conversion, steps, tuple(compiler.costs), tuple(islice(surplus, _MOST_SURPLUS)))
-        # The inverse of a conversion that is wrong is wrong in the same place.
+        # A derived conversion repeats the errors of the written one, at the same path.
         if not conversion.derived or not any(error.path.text.startswith(conversion.path.text) for error in errors):
             errors += compiler.errors
     if errors:
@@ -116,7 +116,7 @@ def compile_rules(given: Rules, schemas: Mapping[str, Structural], budget: int =
 
 @dataclass(frozen=True, slots=True)
 class _Self:
-    """The variable `self`. declarations: None for a value without a schema. cardinality: of one object; None for no limit."""
+    """The variable `self`. declarations: None without a schema. cardinality: its values in one object; None for no limit."""
 
     type: Type
     declarations: Declarations | None
@@ -268,7 +268,7 @@ class _Compiler:
 
 
 def _covered(changes: Sequence[FieldChange]) -> Iterator[FieldPath]:
-    """The fields that are never carried over as they are."""
+    """The fields that are never copied unchanged."""
     for change in changes:
         if not change.when:
             yield from rules.taken(change)

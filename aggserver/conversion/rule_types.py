@@ -1,7 +1,7 @@
-"""The types of conversion rules: which field a path names in a schema, and which values fit into it.
+"""The types of conversion rules: which field a path names in a schema, and which values fit it.
 
-Types are those of the structural schemas of two versions. A field that a version preserves without a schema fits everything.
-Only types are compared: limits, patterns and required fields are a matter of validation, which does not run on reads. Pure.
+Types are those of the structural schemas of two versions. Every value fits a field that is preserved without a schema. Only types
+are compared: limits, patterns and required fields are checked by validation, which does not run on reads. Pure.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _MAPS = ("labels", "annotations")
 
 
 class UnfitError(Exception):
-    """A value has no place in a field. `str()` says why."""
+    """A value has no JSON form. `str()` says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A field whose values in one version do not fit into the other. where: `.a.b`, `.list[].b`; '' for the whole value."""
+    """A field whose values in one version do not fit the other. where: `.a.b`, `.list[].b`; '' for the whole value."""
 
     where: str
     source: Structural
@@ -57,7 +57,7 @@ class Difference:
 
 
 def find(path: FieldPath, root: Structural, *, is_resource: bool) -> Structural:
-    """The node of a field. is_resource: the root is that of a resource, with metadata. Raises ValueError, which says why not."""
+    """The schema of a field. is_resource: whether the root has metadata. Raises ValueError, which says why there is none."""
     if is_resource and path.parts[0] in TYPE_META:
         if path.parts[0] != "metadata" or len(path.parts) != 3 or path.parts[1] not in _MAPS:
             raise ValueError("of apiVersion, kind and metadata, only single labels and annotations may change")
@@ -87,7 +87,7 @@ def _is_open(node: Structural) -> bool:
 
 
 def kept_parents(path: FieldPath, root: Structural) -> int:
-    """How many parts of a path name objects that the schema requires, so that they stay when they become empty."""
+    """The length of the longest prefix of the path that names a required field, which must not be removed when it is empty."""
     node: Structural | None = root
     kept = 0
     for depth, part in enumerate(path.parts[:-1], 1):
@@ -111,7 +111,7 @@ def describe(node: Structural) -> str:
 def differences(
     source: Structural, target: Structural, path: FieldPath, *, except_: Collection[FieldPath] = ()
 ) -> Iterator[Difference]:
-    """Where values of the one node do not fit into the other. except_: fields that are not compared."""
+    """The fields whose values in `source` do not fit `target`. path: of both. except_: fields that are not compared."""
     if path in except_ or not _is_typed(source) or not _is_typed(target):
         return
     if not _same_kind(source, target):
@@ -131,7 +131,7 @@ def differences(
 
 
 def surplus(source: Structural, target: Structural, path: FieldPath) -> Iterator[FieldPath]:
-    """The fields of the one node that pruning by the other one drops, as far as no lists or maps are between."""
+    """The fields of `source` that pruning by `target` removes, except in lists and maps. path: of both."""
     if source.type != "object" or target.type != "object" or target.values is not None or _is_open(target):
         return
     for name, child in source.properties.items():
@@ -162,7 +162,7 @@ def _same_kind(source: Structural, target: Structural) -> bool:
 # --- the result of an expression ---
 
 
-# The types of fields that take a CEL type.
+# CEL type -> the types of fields that its values fit.
 _FITTING = {
     Kind.BOOL: ("boolean",),
     Kind.INT: ("integer", "number"),
@@ -176,7 +176,7 @@ _FITTING = {
 
 
 def accepts(node: Structural, type_: Type) -> bool:
-    """Whether values of a CEL type may fit into a field. Those of type dyn may, and are checked when they are there."""
+    """Whether values of a CEL type may fit a field. Values of type dyn may; they are checked when they are computed."""
     if type_.is_optional:
         return accepts(node, type_.element)
     if type_.is_dyn or not _is_typed(node):
@@ -192,7 +192,7 @@ def accepts(node: Structural, type_: Type) -> bool:
             if node.type != "object" or type_.parameters[0].kind not in (Kind.STRING, Kind.DYN):
                 return False
             values = [node.values] if node.values is not None else list(node.properties.values())
-            # A map has one type of values, which the properties that it may have need not share.
+            # All values of a map have one type; it is enough that one of the properties can have it.
             return not values or any(accepts(value, type_.element) for value in values)
         case Kind.OBJECT:
             origin = type_.origin
@@ -202,7 +202,7 @@ def accepts(node: Structural, type_: Type) -> bool:
 
 
 def json_value(value: Any) -> Any:
-    """The JSON value of a CEL value, all of it new; None for null. Members and items that are optional.none() are left out.
+    """A CEL value as JSON, sharing nothing with it; None for null. Members and items that are optional.none() are left out.
 
     Raises UnfitError, and EvaluationError for a value that does not fit its own schema.
     """
@@ -236,7 +236,7 @@ def _is_none(value: Any) -> bool:
 
 
 def fits(value: Any, node: Structural) -> bool:
-    """Whether a JSON value has the type of the field, in all its parts. Members that the schema does not name fit."""
+    """Whether a JSON value and all its parts have the types of the schema. Members that the schema does not name fit."""
     if value is None:
         return node.nullable or not _is_typed(node)
     if node.x_int_or_string:

@@ -1,9 +1,9 @@
 """Rules: conversion as data, in place of a webhook. This module reads the text; docs/conversion.md describes the language.
 
 For each pair of versions, or from each version to one hub version and back, there is a list of changes: what to move, set, remove
-or save in an annotation, and how to convert the items of a list. Fields that no change names are carried over. All changes read
-the object as it was, so their order has no meaning. A conversion that only moves, saves and restores can be turned around, so the
-way back need not be written. Whether the fields and expressions fit the schemas is checked by `rule_compilation.py`. Pure.
+or save in an annotation, and how to convert the items of a list. Fields that no change names are copied. All changes read the
+object as it was, so their order has no meaning. A conversion that only moves, saves and restores can be inverted, so its inverse
+need not be written. Whether the fields and expressions fit the schemas is checked by `rule_compilation.py`. Pure.
 Source: kubernetes/enhancements#3945 has the stories; the loops that are refused are those of kubernetes/community#2026.
 """
 
@@ -23,9 +23,9 @@ from aggserver.meta.names import qualified_name
 
 __all__ = ["FieldChange", "RuleKind", "Rules", "RulesError", "VersionPair", "decode", "read", "taken", "written"]
 
-# Of one definition. A conversion runs for every object of a list, and each change is checked when the definition is written.
+# Changes of one definition. They run for every object of a list, and are checked when the definition is written.
 _MAX_CHANGES = 1000
-# How deep `each` may stand in `each`.
+# How deep `each` may be nested.
 _MAX_EACH = 8
 
 _CONVERSION_MEMBERS = ("from", "to", "changes")
@@ -33,7 +33,7 @@ _MEMBERS = ("hub", "conversions")
 
 
 class RuleKind(Enum):
-    """What a change does. Its name is the member that names the field."""
+    """What a change does. The value is the member of the change that names the field."""
 
     MOVE = "move"
     SET = "set"
@@ -70,8 +70,8 @@ class RulesError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """path: its place in the text. field: what it changes: of the old version for MOVE, REMOVE, SAVE and EACH, of the new one for
-    SET and RESTORE. to: of MOVE and EACH, in the new version; None for EACH if the list stays where it is.
+    """path: its place in the text. field: the one it changes, of the old version for MOVE, REMOVE, SAVE and EACH, of the new one
+    for SET and RESTORE. to: the new field for MOVE and EACH; None for EACH if the list has the same field in both versions.
     value, when: CEL expressions; when is '' for a change without a condition.
     """
 
@@ -96,7 +96,7 @@ class FieldChange:
         return self.kind in _INVERSE and not self.when and all(change.is_invertible for change in self.changes)
 
     def inverse(self) -> FieldChange:
-        """The change that undoes this one, which `is_invertible`."""
+        """The change that undoes this one. Only if `is_invertible`."""
         there, back = (self.field, self.to) if self.to is None else (self.to, self.field)
         inner = tuple(change.inverse() for change in self.changes)
         return replace(self, kind=_INVERSE[self.kind], field=there, to=back, changes=inner)
@@ -104,7 +104,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class VersionPair:
-    """The changes from one version to another. derived: it is the inverse of a written one, where its `path` points to."""
+    """The changes from one version to another. derived: whether it is the inverse of a written one, whose `path` it has."""
 
     path: Path
     from_: str
@@ -122,7 +122,7 @@ class VersionPair:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """hub: '' if there is none. conversions: all that are needed, by (from, to)."""
+    """The rules of a definition. hub: '' if there is none. conversions: all that are needed, by (from, to)."""
 
     hub: str
     conversions: Mapping[tuple[str, str], VersionPair]
@@ -138,7 +138,7 @@ class Rules:
 def decode(text: str, path: Path) -> Any:
     """The value of an annotation: YAML or JSON. Raises RulesError.
 
-    JSON may have what YAML does not: characters written as two escapes, as Python writes those beyond 16 bits.
+    JSON is not read as YAML, which does not know escapes of surrogate pairs, such as Python writes for characters above U+FFFF.
     """
     body = text.encode()
     value, repeated = None, []
@@ -157,7 +157,7 @@ def decode(text: str, path: Path) -> Any:
 
 
 def read(value: Any, path: Path, versions: Sequence[str]) -> Rules:
-    """Read rules of JSON types. path: where they stand. versions: the names of the definition's versions. Raises RulesError."""
+    """The rules in a decoded text. path: its place. versions: the names of the definition's versions. Raises RulesError."""
     reader = _Reader(versions)
     rules = reader.rules(value, path)
     if reader.errors or rules is None:
@@ -166,7 +166,7 @@ def read(value: Any, path: Path, versions: Sequence[str]) -> Rules:
 
 
 class _Reader:
-    """Collects the errors of a text."""
+    """Reads rules, and collects the errors."""
 
     def __init__(self, versions: Sequence[str]) -> None:
         self.errors: list[FieldError] = []
@@ -218,7 +218,7 @@ class _Reader:
                     yield one, other
 
     def _derive(self, pair: tuple[str, str], found: dict[tuple[str, str], VersionPair], path: Path, hub: str) -> None:
-        """Take the inverse of the way back, if only that was written."""
+        """Add the inverse of the opposite conversion, if only that was written."""
         there, back = pair, found.get((pair[1], pair[0]))
         if back is None:
             advice = "" if hub or len(self._versions) == 2 else "; with a hub, each version only needs a way to it"
@@ -313,7 +313,7 @@ class _Reader:
             return None
 
     def _overlaps(self, changes: Sequence[FieldChange]) -> None:
-        """Two changes of one field leave open which one counts, unless both have conditions."""
+        """Refuse two changes of one field, which would be ambiguous, unless both have conditions."""
         for what, targets in (("taken from", False), ("written", True)):
             seen: dict[FieldPath, FieldChange] = {}
             for change in changes:
@@ -339,7 +339,7 @@ class _Reader:
 
 
 def taken(change: FieldChange) -> tuple[FieldPath, ...]:
-    """The fields of the old version that a change takes away."""
+    """The fields of the old version that a change removes."""
     match change.kind:
         case RuleKind.MOVE | RuleKind.REMOVE | RuleKind.SAVE:
             return (change.field,)

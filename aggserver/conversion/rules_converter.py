@@ -1,8 +1,8 @@
 """RulesConverter: runs the rules of a definition on its objects.
 
-First all expressions of the changes are evaluated on the object as it is, then the fields that go away are taken from it, the
-deepest first, and then the new ones are written, the shallowest first. So the order of changes has no meaning: fields can be
-swapped, and `.spec.old` can move out before `.spec` moves elsewhere. Of metadata, only labels and annotations are changed. Pure.
+First all expressions of the changes are evaluated on the object as it is. Then the old fields are removed, the deepest first, and
+the new ones are written, the shallowest first. So the order of changes has no meaning: fields can be swapped, and `.spec.old` can
+be moved out of `.spec` while `.spec` itself is moved. Of metadata, only labels and annotations are changed. Pure.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from aggserver.scheme.object_meta import are_too_long, validate_labels
 __all__ = ["OBJECT_LIMIT", "RulesConverter"]
 
 OBJECT_LIMIT = 1_000_000
-"""The cost limit of all expressions for one object, multiplied by the budget: upstream's for one evaluation of a rule, since a
-conversion runs for every object of a list. Each element of a result costs one, too."""
+"""The cost limit of all expressions for one object, to be multiplied by the budget. It is upstream's for one evaluation of a
+rule, since a conversion runs for every object of a list. Each element of a result costs 1, too."""
 
 # What a conversion may cost in the event loop: some milliseconds.
 _PATIENCE = 10_000
 
 
 class RulesConverter(ComputedConverter):
-    """what: of which objects, for errors. schemas: of all versions, by name. told: called with the cost of each conversion.
-    max_object_bytes: how much the expressions may make for one object, as JSON.
+    """what: the kind of the objects, for errors. schemas: of all versions, by name. told: called with each conversion's cost.
+    max_object_bytes: the limit for the results of all expressions for one object, as JSON.
 
-    Results have only fields of their version, since field managers compute with them as they are. Between the two conversions
-    through a hub, an object gets the defaults of the hub too, as if it had been stored there.
+    Results have only fields of their version, since field managers use them without pruning. Between the two conversions through
+    a hub, an object gets the defaults of the hub, as if it had been stored in that version.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RulesConverter(ComputedConverter):
         self._max_object_bytes = max_object_bytes
 
     def at_once(self, obj: JSONObject, api_version: str) -> JSONObject:
-        """The object in another version. It may be changed. Raises ConversionError, which names the change that failed."""
+        """The object in another version. `obj` may be changed. Raises ConversionError, which names the change that failed."""
         return self._converted(obj, api_version, patience=None)
 
     def quickly(self, obj: JSONObject, api_version: str) -> JSONObject:
@@ -103,8 +103,8 @@ class _FailedError(Exception):
 
 
 class _Run:
-    """The conversion of one object. limit: of the costs of all its expressions. most_bytes: of what they make together.
-    patience: what it may cost before it is given up; None for no end.
+    """The conversion of one object. limit: of the cost of all expressions. most_bytes: of the results of all expressions.
+    patience: the cost after which TakesLong is raised; None for never.
     """
 
     def __init__(self, limit: int, most_bytes: int, patience: int | None) -> None:
@@ -134,7 +134,7 @@ class _Run:
         return result
 
     def _value(self, step: ConversionStep, obj: JSONObject) -> Any:
-        """The result of the step's expression; MISSING for optional.none(), and if it needs an absent field, or there is none."""
+        """The result of the step's expression; MISSING without one, for optional.none(), and if a needed field is absent."""
         if step.value is None:
             return MISSING
         result = self._evaluate(step.value, step, obj, "value")
@@ -154,7 +154,7 @@ class _Run:
         return value
 
     def _count(self, result: Any, step: ConversionStep) -> None:
-        """Charge for what will be made of a result, before it is: lists of CEL can have the same list in them many times."""
+        """Charge for a result before it is written out as JSON: a list of CEL can contain the same list many times."""
         found = extent(result, self._room, self._allowance, unwrapped)
         self._spend(found.elements)
         self._room -= found.bytes
@@ -166,7 +166,7 @@ class _Run:
 
     @property
     def _allowance(self) -> int:
-        """What may still be spent now."""
+        """The cost that may still be spent now."""
         return self.left if self._patience is None else min(self.left, self._patience)
 
     def _spend(self, cost: int) -> None:
@@ -174,14 +174,14 @@ class _Run:
         self._wait(cost)
 
     def _wait(self, cost: int) -> None:
-        """Raises TakesLong."""
+        """Charge a cost to the patience only. Raises TakesLong."""
         if self._patience is not None:
             self._patience -= cost
             if self._patience < 0:
                 raise TakesLong
 
     def _evaluate(self, expression: RuleExpression, step: ConversionStep, obj: JSONObject, member: str) -> Any:
-        """MISSING if the object does not have a field that the expression needs."""
+        """The expression's result; MISSING if the object does not have a field that it needs."""
         if any(read(obj, path) is MISSING for path in expression.needs):
             return MISSING
         limit = self._allowance
@@ -197,19 +197,19 @@ class _Run:
         return result
 
     def _take(self, step: ConversionStep, obj: JSONObject) -> Any:
-        """Take away what the step moves, removes or replaces, and return it."""
+        """Remove the value that the step moves, removes or replaces, and return it."""
         change = step.change
         if change.kind is RuleKind.EACH and change.to is None:
             return read(obj, change.field)
         if change.kind is RuleKind.SAVE:
-            # What an earlier conversion saved is of no use once the field is gone.
+            # Without the field, a value saved by an earlier conversion is stale.
             take(obj, change.annotation_path, METADATA_KEPT)
         elif change.kind is RuleKind.RESTORE:
             return self._restored(step, obj)
         return take(obj, change.field, step.kept)
 
     def _restored(self, step: ConversionStep, obj: JSONObject) -> Any:
-        """The value in the annotation. A text that a client has made of it, and that does not fit, stays where it is."""
+        """Remove and return the value in the annotation. If it does not fit, as after a change by a client, it is left there."""
         path = step.change.annotation_path
         text = read(obj, path)
         with suppress(codec.DecodeError):

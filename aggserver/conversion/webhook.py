@@ -1,6 +1,6 @@
 """WebhookConverter: spec.conversion.strategy Webhook.
 
-Each call converts all objects of a batch that are in another version. A slow call is logged, and each one is measured.
+Each call converts all objects of a batch that are in another version. All calls are measured, and slow ones logged.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/conversion/{webhook_converter,metrics}.go, v0.36.3.
 """
 
@@ -32,7 +32,7 @@ SLOW_OBJECT_SECONDS = 0.008
 SPARE_BYTES = 4 * 2**20
 GROWTH = 2
 
-# Codes of responses that may be about the objects that were sent: other objects may be converted.
+# HTTP codes that may be caused by the objects that were sent, so that a call with other objects may succeed.
 ABOUT_OBJECTS = frozenset({*range(200, 207), 400, 413, 422, 500})
 
 # More objects, or a larger answer, are encoded and checked in a thread.
@@ -51,7 +51,7 @@ class Caller(Protocol):
 
 
 class NoCaller:
-    """For a server without webhooks."""
+    """The Caller of a server that calls no webhooks: every call fails."""
 
     async def call(self, config: ClientConfig, body: bytes, *, timeout: float, max_bytes: int) -> bytes:  # noqa: ASYNC109
         raise WebhookError("this server does not call webhooks")
@@ -73,7 +73,7 @@ def unobserved(call: WebhookCall) -> None:
 
 
 class WebhookConverter:
-    """name: of the definition. clock: in seconds. observe: is told of each call."""
+    """name: of the definition. clock: in seconds. observe: receives each call."""
 
     at_once = None
     changes_metadata = True

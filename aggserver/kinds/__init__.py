@@ -1,4 +1,4 @@
-"""The built-in kinds of a server without a cluster: Pods, Secrets, Deployments and the rest of what operators use.
+"""The built-in kinds of a server without a cluster: Pods, Secrets, Deployments and the others that operators use.
 
-`catalog.py` has what differs between them as data, `served.py` serves them, each from its first request on.
+`catalog.py` has the differences between them as data; `served.py` serves each kind from its first request on.
 """

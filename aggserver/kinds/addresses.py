@@ -1,7 +1,7 @@
 """Addresses of Services: cluster IPs, IP families and node ports, for a cluster with one range of IPv4 addresses.
 
-What is taken follows from the Services that there are, so that nothing has to be kept beside them.
-Pure: chance is an argument.
+Which addresses are taken is computed from the existing Services, so no allocation state is stored.
+Pure: the random number generator is an argument.
 Source: k8s.io/kubernetes pkg/registry/core/service/{strategy.go,storage/{alloc,storage}.go}, v1.36.3.
 """
 
@@ -26,7 +26,7 @@ _SINGLE, _DUAL = "SingleStack", "RequireDualStack"
 
 
 class Pool(NamedTuple):
-    """network: the range of cluster IPs. ips, ports: those that are taken by others. random: an integer in [0, argument)."""
+    """What can be allocated. network: of cluster IPs. ips, ports: taken by other Services. random: an integer in [0, arg)."""
 
     network: IPv4Network
     ips: Collection[str]
@@ -35,7 +35,7 @@ class Pool(NamedTuple):
 
 
 def first_address(network: IPv4Network) -> str:
-    """That of the Service `kubernetes`."""
+    """The address of the Service `kubernetes`."""
     return str(network[1])
 
 
@@ -45,9 +45,9 @@ def node_ports(spec: JSONMapping) -> list[int]:
 
 
 def release(obj: JSONObject, old: JSONObject) -> None:
-    """Before the defaults of an update are decided: drop what the new type has no use for, and take over what it leaves open."""
+    """Prepare an update: drop old addresses and ports that the new type can't have, and copy those that the client left out."""
     spec, before = obj["spec"], old["spec"]
-    # Who knows only the single member means it: a patch of clusterIP leaves the list as it was.
+    # A client may change clusterIP without knowing clusterIPs, as by a patch, which leaves the list as it was.
     if spec.get("clusterIP") not in (None, "", before.get("clusterIP")) and spec.get("clusterIPs") == before.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
     if _needs_ip(before):
@@ -98,7 +98,7 @@ def _release_ports(spec: JSONObject, before: JSONObject) -> None:
 
 
 def assign(obj: JSONObject, old: JSONObject | None, pool: Pool) -> list[FieldError]:
-    """Give the Service the addresses and ports that it lacks. Returns why it can't have those that it asks for."""
+    """Allocate the addresses and ports that a Service lacks. Returns the errors of those that it requests."""
     spec = obj["spec"]
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
@@ -106,7 +106,7 @@ def assign(obj: JSONObject, old: JSONObject | None, pool: Pool) -> list[FieldErr
     problems = [] if is_done else _families(spec, old["spec"] if old else {})
     if problems:
         return problems
-    # A Service that had an address gets no other one: that it asks for one is refused afterwards.
+    # A Service that had an address does not get another one; validation refuses the request for one.
     has_one = old is not None and _needs_ip(old["spec"]) and spec.get("clusterIPs")
     if _needs_ip(spec) and not has_one:
         problems += _address(spec, pool)
@@ -116,8 +116,8 @@ def assign(obj: JSONObject, old: JSONObject | None, pool: Pool) -> list[FieldErr
 
 
 def _families(spec: JSONObject, before: JSONMapping) -> list[FieldError]:
-    """Set the policy and the families."""
-    is_free = spec.get("clusterIP") == _NONE and not spec.get("selector")  # headless, and with endpoints of a user's own
+    """Set ipFamilyPolicy and ipFamilies. Returns the errors."""
+    is_free = spec.get("clusterIP") == _NONE and not spec.get("selector")  # headless, with endpoints made by a user
     policy: Any = spec.setdefault("ipFamilyPolicy", before.get("ipFamilyPolicy") or (_DUAL if is_free else _SINGLE))
     problems = list(_mismatches(spec))
     if not problems:
@@ -143,20 +143,20 @@ def _families(spec: JSONObject, before: JSONMapping) -> list[FieldError]:
 
 
 def _still_prefers_both(spec: JSONMapping, before: JSONMapping) -> bool:
-    """Then it gets no second family, and loses none, when those of the cluster have changed."""
+    """Whether an update leaves PreferDualStack and the addresses as they are; then the families are not computed again."""
     same = all((spec.get(name) or None) == (before.get(name) or None) for name in ("type", "clusterIPs", "ipFamilies"))
     return same and spec.get("ipFamilyPolicy") == before.get("ipFamilyPolicy") == "PreferDualStack"
 
 
 def _release_second(spec: JSONObject, before: JSONMapping) -> None:
-    """Who asks for one of two says so by the policy alone."""
+    """Drop the second address and family: to release them, it is enough to change the policy to SingleStack."""
     for name in ("clusterIPs", "ipFamilies"):
         if len(spec.get(name) or ()) > 1 and spec[name] == before.get(name):
             spec[name] = spec[name][:1]
 
 
 def _misfits(spec: JSONMapping, before: JSONMapping, policy: str) -> Iterator[FieldError]:
-    """Of the policy, and what the Service has and had."""
+    """The errors of the policy, by the addresses and families that the Service has and had."""
     for member, what, whats in (("clusterIPs", "cluster IP", "cluster IPs"), ("ipFamilies", "IP family", "IP families")):
         number = len(spec.get(member) or ())
         if policy != _SINGLE and 0 < number < len(before.get(member) or ()):
@@ -171,7 +171,7 @@ def _misfits(spec: JSONMapping, before: JSONMapping, policy: str) -> Iterator[Fi
 
 
 def _mismatches(spec: JSONMapping) -> Iterator[FieldError]:
-    """Of the cluster IPs and the families by themselves. Source: ValidateServiceClusterIPsRelatedFields."""
+    """The errors of the cluster IPs and families without the policy. Source: ValidateServiceClusterIPsRelatedFields."""
     address, addresses, families = spec.get("clusterIP"), spec.get("clusterIPs") or [], spec.get("ipFamilies") or []
     if address and addresses and addresses[0] != address:
         yield field.invalid(_IPS, addresses, "first value must match `clusterIP`")
@@ -203,7 +203,7 @@ def _mismatches(spec: JSONMapping) -> Iterator[FieldError]:
 
 
 def _version(address: object) -> int:
-    """4 or 6, or 0 of what is no address."""
+    """4 or 6; 0 for what is no address."""
     try:
         return ip_address(str(address)).version
     except ValueError:
@@ -239,7 +239,7 @@ def _address_problem(address: str, pool: Pool) -> str:
 
 
 def _free_address(pool: Pool) -> str | None:
-    """By chance; of a nearly full range the next one that is free. Neither the network's own address nor the broadcast's."""
+    """A random free address, but not the network's own or the broadcast address; None if the range is full."""
     size = pool.network.num_addresses - 2
     if size <= 0 or len(pool.ips) >= size:
         return None
@@ -262,7 +262,7 @@ def _ports(spec: JSONObject, pool: Pool, *, is_new: bool) -> list[FieldError]:
         number = port.get("nodePort") or 0
         if number:
             where = _SPEC.child("ports").index(index).child("nodePort")
-            # One that is created may have it twice only for the same port, with different protocols.
+            # A new Service may have a node port twice only for the same port, with different protocols.
             is_twice = is_new and number in own and by_port.get(port.get("port")) != number
             problems += _port_problem(number, own if is_twice else taken - own, where)
             own.add(number)
@@ -301,7 +301,7 @@ def _has_node_ports(spec: JSONMapping) -> bool:
 
 
 def is_accessible(spec: JSONMapping) -> bool:
-    """From outside of the cluster."""
+    """Whether the Service can be reached from outside of the cluster."""
     return _has_node_ports(spec) or (spec.get("type") == "ClusterIP" and bool(spec.get("externalIPs")))
 
 

@@ -1,7 +1,7 @@
 """The admission plugins of kube-apiserver that add to objects of the built-in kinds, as one plugin before all others.
 
-What they add is in `creation.py`. What they look up are default classes and priorities, which may have changed with any write, so
-they are read for each object that needs them; there are few.
+What they add is in `creation.py`. Default classes and PriorityClasses are read for each object that needs them, since any write
+may have changed them; there are few.
 Source: k8s.io/kubernetes plugin/pkg/admission/{priority,storage/storageclass,network/defaultingressclass}, v1.36.3.
 """
 
@@ -34,7 +34,7 @@ _TYPES = frozenset(
 
 
 class KindDefaults:
-    """store: the store of a group and resource."""
+    """The plugin. store: returns the store of a group and resource."""
 
     def __init__(self, store: Callable[[str, str], Store]) -> None:
         self._store = store
@@ -59,7 +59,7 @@ class KindDefaults:
         return Classes()
 
     async def _priority(self, name: str) -> JSONObject | None:
-        """The PriorityClass that is named, or that is the default. Raises 403 if there is none of this name."""
+        """The named PriorityClass, or for '' the global default. Raises 403 if there is no PriorityClass of that name."""
         known = await self._all("scheduling.k8s.io", "priorityclasses")
         if name:
             found = next((each for each in known if each["metadata"]["name"] == name), None)
@@ -80,7 +80,7 @@ def _type_of(attributes: Attributes) -> str:
 
 
 def _default(classes: Iterable[JSONObject], annotations: Iterable[str]) -> str:
-    """The name of the newest class that is marked as the default; of several of the same second, the first by name."""
+    """The name of the newest class that is marked as the default; the first by name of those made in the same second."""
     marked = [each for each in classes if any(_annotations(each).get(name) == "true" for name in annotations)]
     marked.sort(key=lambda each: str(each["metadata"]["name"]))
     newest = max(marked, key=lambda each: str(each["metadata"]["creationTimestamp"]), default=None)

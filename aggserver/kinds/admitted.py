@@ -1,8 +1,8 @@
-"""KindObjects: a built-in kind that is served in more than one version, as admission needs it.
+"""KindObjects: the versions of a built-in kind that is served in more than one, for admission.
 
-Webhooks and policies with rules for one version are asked about requests in the others, with the objects converted: for
-autoscaling/v1 about HorizontalPodAutoscalers of v2, for Events of the core group about those of events.k8s.io.
-Source: k8s.io/apiserver pkg/server/config.go (EquivalentResourceRegistry: what has the same storage prefix is the same),
+Webhooks and policies with rules for one version are also called for requests in the others, with the objects converted: a rule
+for autoscaling/v1 matches HorizontalPodAutoscalers of v2, one for Events of the core group those of events.k8s.io.
+Source: k8s.io/apiserver pkg/server/config.go (EquivalentResourceRegistry: resources with the same storage prefix),
 k8s.io/kubernetes pkg/kubeapiserver/default_storage_factory_builder.go (cohabitating resources), v1.36.3.
 """
 
@@ -24,9 +24,9 @@ __all__ = ["KindObjects"]
 
 
 class KindObjects:
-    """`admission.chain.Objects` of a resource and of its status.
+    """`admission.chain.ResourceObjects` of a resource and of its status.
 
-    conforms: all versions of the kind, each with what prunes and defaults an object of it in place, or raises StatusError.
+    conforms: all versions of the kind, each with a function that prunes and defaults an object in place. Raises StatusError.
     """
 
     def __init__(self, conforms: Mapping[BuiltInKind, Callable[[JSONObject], object]], converter: ComputedConverter) -> None:
@@ -56,7 +56,7 @@ class KindObjects:
         self._conforms[kind.api_version](obj)
 
     def accept_of_policy(self, obj: JSONObject, api_version: str) -> None:
-        """Upstream wants to have it in the request's version at once, which its types don't convert to without a detour."""
+        """Refuses an object in another version than the request's: upstream fails to convert it without its internal type."""
         kind, wanted = self._kinds.get(str(obj.get("apiVersion") or "")), self._kinds[api_version]
         if kind is not None and kind.group != wanted.group:
             where = f'to {quote(api_version)} in scheme "pkg/runtime/scheme.go:111"'

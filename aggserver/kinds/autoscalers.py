@@ -1,7 +1,7 @@
-"""HorizontalPodAutoscalers in version v1, which has one metric, the use of CPU; all else of v2 is in annotations, as JSON.
+"""HorizontalPodAutoscalers in version v1, which has one metric, the use of CPU; the rest of v2 is in annotations, as JSON.
 
-The texts of the annotations are those of Go: members in the order of its structs, and for the behavior the names of an internal
-type. An annotation that can't be read is ignored, as if it were not there.
+The annotations are written as by Go: members in the order of its structs, and for the behavior the names of an internal type.
+An annotation that can't be read is ignored.
 Pure. Source: k8s.io/kubernetes pkg/apis/autoscaling/v1/conversion.go, annotations.go and helpers.go, v1.36.3.
 """
 
@@ -33,7 +33,7 @@ _ALL = frozenset({*_OF_SPEC, *_OF_STATUS, f"{_PREFIX}scale-down-tolerance", f"{_
 
 _DEFAULT_PERCENTAGE = 80
 
-# Name in v1, path in v2, and what is written if it is missing: nothing for None.
+# (name in v1, path in v2, value written if it is missing; None for nothing)
 _Member = tuple[str, str, Any]
 _NAMED: _Member = ("metricName", "metric.name", "")
 _SELECTED: _Member = ("selector", "metric.selector", None)
@@ -44,7 +44,7 @@ _USE: _Member = ("targetAverageUtilization", "target.averageUtilization", None)
 _MEAN: _Member = ("targetAverageValue", "target.averageValue", None)
 _USED: _Member = ("currentAverageUtilization", "current.averageUtilization", None)
 _MEASURED: _Member = ("currentAverageValue", "current.averageValue", "0")
-# By kind of metric, in the order of Go's structs.
+# Kind of metric -> its members, in the order of Go's structs.
 _SOURCES: Mapping[str, tuple[_Member, ...]] = {
     "object": (_ON, _NAMED, ("targetValue", "target.value", "0"), _SELECTED, ("averageValue", "target.averageValue", None)),
     "pods": (_NAMED, ("targetAverageValue", "target.averageValue", "0"), _SELECTED),
@@ -76,9 +76,9 @@ class Autoscalers(ComputedConverter):
 
 
 def normalize(obj: JSONObject) -> None:
-    """Give an object of v1 the annotations that it has when it is read again, with the defaults of v2, in place.
+    """Change an object of v1, in place, to what it is when it is read again: with annotations and defaults of v2.
 
-    The annotation of the current metrics is not added, since it does not tell a missing amount from 0.
+    The annotation of the current metrics is not added, since it does not distinguish a missing amount from 0.
     """
     was_there = _CURRENT in _annotations(obj)
     stored = newer(obj)
@@ -91,28 +91,28 @@ def normalize(obj: JSONObject) -> None:
 
 
 def newer(obj: JSONMapping) -> JSONObject:
-    """A copy of an object of v1 as it is in v2."""
+    """A copy of an object of v1, converted to v2."""
     return _newer(json_copy(obj))
 
 
 def drop_annotations(obj: JSONObject) -> None:
-    """Of an object of v2, where they mean nothing."""
+    """Drop the annotations from an object of v2, where they have no meaning."""
     _annotate(obj, _ALL, {})
 
 
 def drop_status(obj: JSONObject, now: str) -> None:
-    """Of a new object of v1."""
+    """Drop the status of a new object of v1, with the annotations that belong to it."""
     _annotate(obj, frozenset(_OF_STATUS), {})
     obj.pop("status", None)
 
 
 def keep_status(obj: JSONObject, old: JSONObject, now: str) -> None:
-    """What of the status is in annotations of v1."""
+    """Keep the old annotations of v1 that belong to the status."""
     _keep(obj, old, _OF_STATUS)
 
 
 def keep_spec(obj: JSONObject, old: JSONObject, now: str) -> None:
-    """What of the spec is in annotations of v1."""
+    """Keep the old annotations of v1 that belong to the spec."""
     _keep(obj, old, _OF_SPEC)
 
 
@@ -127,7 +127,7 @@ def _annotations(obj: JSONObject) -> Mapping[str, Any]:
 
 
 def _annotate(obj: JSONObject, without: frozenset[str], more: Mapping[str, str]) -> None:
-    """Replace annotations. Those of an object that changes nothing stay as they are."""
+    """Remove and add annotations. If there is nothing to do, the metadata object is not replaced."""
     before = _annotations(obj)
     if not more and not without & before.keys():
         return
@@ -197,7 +197,7 @@ def _at(source: JSONObject, path: str) -> Any:
 
 
 def _sorted(selector: JSONObject) -> JSONObject:
-    """Go writes the keys of maps in their order, and the members of structs in that of the type."""
+    """The selector with sorted labels, since Go writes the keys of maps sorted."""
     labels = selector.get("matchLabels")
     return {**selector, "matchLabels": dict(sorted(labels.items()))} if labels else selector
 
@@ -208,7 +208,7 @@ _POLICY = ("type", "value", "periodSeconds")
 
 
 def _internal(name: str) -> str:
-    """The name of a member in a struct without tags."""
+    """The name of a member in Go's internal struct, which has no JSON tags."""
     return name[0].upper() + name[1:]
 
 
@@ -249,7 +249,7 @@ def _newer(obj: JSONObject) -> JSONObject:
 
 
 def _read(annotations: Mapping[str, Any], name: str, convert: Callable[[Any], Any]) -> Any:
-    """What an annotation says, as in v2; None for nothing. convert: raises TypeError and ValueError."""
+    """The content of an annotation, converted to v2; None if it is missing or invalid. convert: raises TypeError, ValueError."""
     if name not in annotations:
         return None
     try:
@@ -279,7 +279,7 @@ def _newer_conditions(value: Any) -> list[JSONObject]:
 
 
 def _newer_behavior(value: Any) -> JSONObject:
-    """Empty for one that says nothing."""
+    """The behavior in v2; {} if neither way of scaling has rules."""
     behavior = {way: _rules_to_newer(rules) for way in _WAYS if (rules := _member(value, way)) is not None}
     return _checked([behavior], f"{_NEWER}.HorizontalPodAutoscalerBehavior")[0]
 
@@ -314,7 +314,7 @@ def _on_object(target: JSONObject) -> str:
     if "averageValue" not in target:
         return "Value"
     if quantity.parse(str(target["value"])).compare(quantity.parse("0")) == 0:
-        del target["value"]  # v1 can't leave it out
+        del target["value"]  # v1 always has it
     return "AverageValue"
 
 
@@ -339,7 +339,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _member(value: Any, name: str) -> Any:
-    """Go's decoder does not look at the case of names. Raises TypeError for what is no object."""
+    """A member of an object, by its name in any case, as in Go's decoder. Raises TypeError if `value` is no object."""
     if value is None:
         return None
     if not isinstance(value, dict):
@@ -350,7 +350,7 @@ def _member(value: Any, name: str) -> Any:
 
 
 def _checked(found: list[JSONObject], type_name: str) -> list[JSONObject]:
-    """Raises ValueError for members of a wrong type."""
+    """The list itself. Raises ValueError for members of a wrong type."""
     of = lookup(type_name)
     if any(decode_error(each, of) for each in found):
         raise ValueError

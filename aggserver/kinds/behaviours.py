@@ -1,4 +1,4 @@
-"""Behaviours of single kinds in writes: what the server changes in an object beyond the rules that the catalog has.
+"""Behaviours of single kinds in writes: what the server changes in an object beyond the rules of the catalog.
 
 Most of what it sets in new objects is in `creation.py`.
 Pure. Source: PrepareForCreate and PrepareForUpdate in k8s.io/kubernetes pkg/registry/*/*/strategy.go, v1.36.3.
@@ -14,12 +14,12 @@ from aggserver.meta.json_types import JSONObject
 
 __all__ = ["ON_CREATE", "ON_DECODE", "ON_STATUS_UPDATE", "ON_UPDATE", "stamp_conditions"]
 
-# (object, old object, now), which changes the object.
+# A function that changes an object: (object, old object, now).
 _Change = Callable[[JSONObject, JSONObject, str], None]
 
 
 def _limit_range(obj: JSONObject, now: str) -> None:
-    """One without a name is named by chance."""
+    """A LimitRange without a name is named by its uid."""
     metadata = obj["metadata"]
     if not metadata.get("name"):
         metadata["name"] = metadata["uid"]
@@ -32,7 +32,7 @@ def _api_service(obj: JSONObject, now: str) -> None:
 
 
 def _daemon_set(obj: JSONObject, old: JSONObject, now: str) -> None:
-    """Its generation of templates is a member of the spec that v1 shows as an annotation, which clients can't change."""
+    """Keep or increment the template generation, an annotation that clients can't change (upstream's spec.templateGeneration)."""
     before = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION)
     if before is None or not before.isdecimal():
         return
@@ -42,7 +42,7 @@ def _daemon_set(obj: JSONObject, old: JSONObject, now: str) -> None:
 
 
 def _service_account(obj: JSONObject, old: JSONObject, now: str) -> None:
-    """Of a reference to a Secret, only the name is kept."""
+    """Keep only the names of references to Secrets."""
     if obj.get("secrets"):
         obj["secrets"] = [{"name": each["name"]} if "name" in each else {} for each in obj["secrets"]]
 
@@ -56,7 +56,7 @@ def _signing_request(obj: JSONObject, old: JSONObject, now: str) -> None:
 
 
 def _signing_status(obj: JSONObject, old: JSONObject, now: str) -> None:
-    """Whether the request is approved is not for `/status` to say."""
+    """`/status` can't change whether the request is approved."""
     from aggserver.kinds import signing_requests
 
     signing_requests.keep_judgements(obj, old)
@@ -103,13 +103,13 @@ def _first_template_generation(obj: JSONObject, now: str) -> None:
         obj["metadata"]["annotations"] = {**annotations, TEMPLATE_GENERATION: "1"}
 
 
-# (object), which changes it.
+# Functions that change an object after it was decoded.
 ON_DECODE: Mapping[str, Callable[[JSONObject], None]] = {
     "apps/v1.DaemonSet": _show_template_generation,
     "autoscaling/v1.HorizontalPodAutoscaler": autoscalers.normalize,
     "autoscaling/v2.HorizontalPodAutoscaler": autoscalers.drop_annotations,
 }
-# (object, now), which changes the object.
+# Functions that change a new object: (object, now).
 ON_CREATE: Mapping[str, Callable[[JSONObject, str], None]] = {
     "apiregistration/v1.APIService": _api_service,
     "apps/v1.DaemonSet": _first_template_generation,

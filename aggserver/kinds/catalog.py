@@ -1,6 +1,6 @@
-"""The catalog of the built-in kinds: what discovery says of each, and how the rules for its writes differ from the others'.
+"""The catalog of the built-in kinds: what discovery says about each, and how the rules for its writes differ from the others'.
 
-Data, and nothing of it is built at import but these rows. A test compares discovery with a real kube-apiserver's.
+Only data; at import, nothing but these rows is built. A test compares discovery with a real kube-apiserver's.
 Pure. Source: k8s.io/kubernetes pkg/registry/*/*/{strategy.go,storage/storage.go}, pkg/apis/*/v1/conversion.go (selectable fields)
 and pkg/apis/*/validation (names), v1.36.3.
 """
@@ -24,18 +24,18 @@ _CREATE = ("create",)
 class BuiltInKind:
     """One kind in one version. short_names, categories: separated by spaces.
 
-    subresources: those beside `status` and `scale`, by name: what discovery says of them.
-    has_status: there is `/status`, and only that changes the status. keeps_status: a create does not drop it, as for Nodes.
+    subresources: as in discovery, without `status` and `scale`.
+    has_status: whether there is `/status`, which alone changes the status. keeps_status: whether a create keeps it, as for Nodes.
     scale: member of the status that is the number of replicas; '' without `/scale`.
-    counted: what increments the generation when it changes: members, with dots for those of metadata. generation: of a new
-    object, 0 for none. kept_by_status: what of metadata `/status` does not change; `*` for all.
-    own_spec: writers of the object own its spec, and those of the status its conditions: not of a CertificateSigningRequest.
-    unconditional: updates need no resourceVersion. creates: an update creates what is not there. returns_deleted: a delete
-    answers with the object, and not with a Status. deprecated: text of the warning for each request. graceful: a delete gives the
-    object time to end. orphans: it leaves its dependents, if the options don't say otherwise.
-    fields: the selectable ones beside those of metadata, each `NAME[@PATH[|PATH]][=ZERO]`: where it is in the object, if
-    not at its name, and how its zero is written, if not as an empty text.
-    stored_as: the version in which the objects are stored, if it is another, as (group, version).
+    counted: the members whose change increments the generation, with dots for those of metadata. generation: of a new
+    object, 0 for none. kept_by_status: the members of metadata that `/status` does not change; `*` for all.
+    own_spec: whether field managers own the spec, and through `/status` the conditions; not for a CertificateSigningRequest.
+    unconditional: whether updates need no resourceVersion. creates: whether an update creates a missing object. returns_deleted:
+    whether a delete returns the object instead of a Status. deprecated: text of the warning for each request. graceful: whether a
+    delete has a grace period. orphans: whether a delete orphans dependents by default.
+    fields: the selectable ones beside those of metadata, each `NAME[@PATH[|PATH]][=ZERO]`: PATH if it is not the name, ZERO
+    for the text of a missing value if that is not ''.
+    stored_as: (group, version) in which the objects are stored, if that is another one.
     """
 
     plural: str
@@ -70,7 +70,7 @@ class BuiltInKind:
 
     @property
     def type_name(self) -> str:
-        """In the tables of `scheme/`."""
+        """The name of the type in the tables of `scheme/`."""
         return type_name(self.group, self.version, self.name)
 
     @property
@@ -88,7 +88,7 @@ class BuiltInKind:
         return [each.api_version for each in KINDS if (each.plural, each.stored) == (self.plural, self.stored)]
 
     def discovered(self, served: Container[str]) -> APIResource:
-        """served: names of `subresources` that are served."""
+        """The kind as discovery shows it. served: names of `subresources` that are served."""
         below = [each for each in self.subresources if each.name in served]
         if self.has_status:
             below.append(APISubresource("status", self.name, discovery.SUBRESOURCE_VERBS))
@@ -117,10 +117,10 @@ def _of(group: str, version: str, *kinds: BuiltInKind) -> tuple[BuiltInKind, ...
     return tuple(replace(kind, group=group, version=version) for kind in kinds)
 
 
-# Of metadata, `/status` keeps all that a strategy can keep.
+# For kept_by_status: `/status` keeps all metadata that a strategy can keep.
 _ALL = ("*",)
 
-# What a Pod has beside `/status`.
+# The subresources of a Pod beside `/status`.
 _OF_PODS = (
     APISubresource("binding", "Binding", _CREATE),
     APISubresource("ephemeralcontainers", "Pod", discovery.SUBRESOURCE_VERBS),
@@ -427,4 +427,4 @@ GROUPS = (
     "discovery.k8s.io",
     "resource.k8s.io",
 )
-"""All groups that a server without a cluster has of its own, in upstream's order."""
+"""All groups that a server without a cluster serves itself, in upstream's order."""

@@ -100,7 +100,7 @@ _OPERATORS = {"In": "{} in ({})", "NotIn": "{} notin ({})", "Exists": "{}", "Doe
 
 
 def selector(given: JSONMapping | None, nothing: str = "<none>") -> str:
-    """A label selector as it is written in a query. nothing: what stands for an empty one."""
+    """A label selector as it is written in a query. nothing: the text for an empty one."""
     terms = [(key, f"{key}={value}") for key, value in ((given or {}).get("matchLabels") or {}).items()]
     for each in (given or {}).get("matchExpressions") or ():
         key = each.get("key", "")
@@ -109,7 +109,7 @@ def selector(given: JSONMapping | None, nothing: str = "<none>") -> str:
 
 
 def of_containers(obj: JSONMapping, member: str) -> str:
-    """A member of each container of the template."""
+    """A member of each container of the template, joined by commas."""
     template = _spec(obj).get("template") or {}
     return ",".join(each.get(member, "") for each in _spec(template).get("containers") or ())
 
@@ -140,7 +140,7 @@ def phase(obj: JSONMapping) -> str:
 
 
 def default_name(obj: JSONMapping, *annotations: str) -> str:
-    """annotations: each of which marks the default class."""
+    """The name, marked if the class is the default. annotations: any of them marks the default class."""
     is_default = any(_annotations(obj).get(name) == "true" for name in annotations)
     return f"{obj['metadata'].get('name', '')} (default)" if is_default else str(obj["metadata"].get("name", ""))
 
@@ -149,7 +149,7 @@ def default_name(obj: JSONMapping, *annotations: str) -> str:
 
 
 def node_status(node: JSONMapping) -> str:
-    # The last condition of a type is the one that counts.
+    # Of several conditions of a type, the last one counts.
     found = [each.get("status") == "True" for each in _status(node).get("conditions") or () if each.get("type") == "Ready"]
     words = ["Unknown" if not found else "Ready" if found[-1] else "NotReady"]
     if _spec(node).get("unschedulable"):
@@ -194,7 +194,7 @@ def storage_class(obj: JSONMapping) -> str:
 
 
 def of_bound(claim: JSONMapping, read: Callable[[JSONMapping], Any]) -> Any:
-    """Of a claim without a volume, nothing is shown."""
+    """What `read` returns for a bound claim; '' for a claim without a volume."""
     return read({"status": {}, **claim}) if _spec(claim).get("volumeName") else ""
 
 
@@ -243,7 +243,7 @@ def last_schedule(job: JSONMapping) -> Any:
 
 
 def metric_targets(autoscaler: JSONMapping) -> str:
-    """`cpu: 10%/80%`: what each metric is, and what it should be."""
+    """The current value and the target of each metric: `cpu: 10%/80%`."""
     statuses = _status(autoscaler).get("currentMetrics") or []
     specs = _spec(autoscaler).get("metrics") or ()
     texts = [_metric(spec, statuses[index] if index < len(statuses) else {}) for index, spec in enumerate(specs)]

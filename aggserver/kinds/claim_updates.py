@@ -63,7 +63,7 @@ def _size(spec: JSONMapping) -> str | None:
 
 
 def _shrunk(obj: JSONObject, old: JSONObject) -> Iterator[FieldError]:
-    """A larger size that could not be had may be taken back, but not to what is there or less."""
+    """A request for a larger size may be reduced again, but only to more than the present capacity."""
     size, before = (quantity.parse(_size(each["spec"]) or "0") for each in (obj, old))
     there = quantity.parse(((old.get("status") or {}).get("capacity") or {}).get("storage") or "0")
     if size.compare(before) < 0 and size.compare(there) <= 0:

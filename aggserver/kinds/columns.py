@@ -1,4 +1,4 @@
-"""Columns: the tables that `kubectl get` prints of the built-in kinds, as a server computes them.
+"""Columns: the tables of the built-in kinds, which the server computes for `kubectl get`.
 
 Names, types and priorities of the columns are upstream's, since clients select and sort by them; the descriptions are our own.
 Cells are computed from the object alone. Ages are computed anew for each request (`publish/table.py`).
@@ -32,7 +32,7 @@ def table(type_name: str) -> TableConvertor:
 
 
 def _text(name: str, read: str | _Read, empty: Any = "", *, wide: bool = False, form: str = "") -> ComputedColumn:
-    """read: the path of a member, or a function. empty: the cell if the member is missing. wide: shown with `-o wide` only."""
+    """A column. read: the path of a member, or a function. empty: the cell if that is missing. wide: only for `-o wide`."""
     return _column(name, "string", read, empty, wide=wide, form=form)
 
 
@@ -139,7 +139,7 @@ _BINDING = (
     _text("Groups", lambda obj: cells.subjects(obj, "Group"), wide=True),
     _text("ServiceAccounts", lambda obj: cells.subjects(obj, "ServiceAccount"), wide=True),
 )
-# Of kinds for which upstream has no columns of their own.
+# The columns of kinds for which upstream has none of their own.
 _CREATED_AT = (ComputedColumn("Created At", "date", _at("metadata.creationTimestamp", None), _AGE.description),)
 
 

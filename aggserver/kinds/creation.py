@@ -1,8 +1,8 @@
 """Creation: what kube-apiserver sets in a new object beyond its defaults, and what its admission plugins add.
 
-`prepare_new` is for the strategy of a kind, after it has set `generation` and emptied the status of those kinds that can't be
-created with one. Decode the object anew afterwards, as upstream does when it has stored it, since a new status has defaults, too.
-`admitted_defaults` is what the admission plugins do that are always on, before webhooks. Of those that kube-apiserver has on:
+`prepare_new` is called by the strategy of a kind, after it has set `generation`, and removed the status of kinds that can't be
+created with one. Set the defaults again afterwards, as upstream does when it reads the stored object: a new status has some, too.
+`admitted_defaults` does what some admission plugins do, before webhooks. Of those that kube-apiserver enables by default:
 
 - Priority, DefaultTolerationSeconds, TaintNodesByCondition and StorageObjectInUseProtection are here;
 - DefaultStorageClass and DefaultIngressClass are here, with the names of the default classes as arguments;
@@ -26,8 +26,8 @@ __all__ = ["CRITICAL", "Classes", "CreateRequest", "admitted_defaults", "pair_da
 
 @dataclass(frozen=True, slots=True)
 class CreateRequest:
-    """Of the one that creates an object. uid: of the object. now: RFC 3339, in whole seconds. user: its UserInfo, as in a
-    SelfSubjectReview: username, uid, groups, extra.
+    """The request that creates an object. uid: of the object. now: RFC 3339, in whole seconds. user: the client's UserInfo, as in
+    a SelfSubjectReview: username, uid, groups, extra.
     """
 
     uid: str
@@ -36,7 +36,7 @@ class CreateRequest:
 
 
 def prepare_new(obj: JSONObject, type_name: str, request: CreateRequest) -> None:
-    """Change a new object with its defaults in place. type_name: in the tables of `scheme/`."""
+    """Change a new object, which has its defaults, in place. type_name: in the tables of `scheme/`."""
     prepare = _NEW.get(type_name)
     if prepare is not None:
         prepare(obj, request)
@@ -71,7 +71,7 @@ def _affinity_terms(affinity: JSONMapping) -> Iterable[JSONObject]:
 
 
 def _select_own(term: JSONObject, labels: Mapping[str, str], **operators: str) -> None:
-    """Have the selector of a term select the pod's own values of some labels, or other values."""
+    """Make the selector of a term select the pod's own values of some labels, or other values."""
     selector = term.get("labelSelector")
     if selector is None:
         return
@@ -90,7 +90,7 @@ def _namespace(namespace: JSONObject, request: CreateRequest) -> None:
 
 
 def _job(job: JSONObject, request: CreateRequest) -> None:
-    """The selector of a Job's Pods by its uid, unless it has one of its own."""
+    """Select the Pods of a Job by its uid, unless it has a manual selector."""
     spec = job["spec"]
     if spec.get("manualSelector"):
         return
@@ -110,7 +110,7 @@ def _claim(claim: JSONObject, request: CreateRequest) -> None:
 
 
 def pair_data_sources(claim: JSONObject, old: JSONMapping) -> None:
-    """Keep the two members for a volume's source alike. The older one can be only a claim or a snapshot, unless `old` has one."""
+    """Keep dataSource and dataSourceRef the same. dataSource can only be a claim or a snapshot, unless `old` has one of them."""
     spec = claim["spec"]
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     is_in_use = any(old["spec"].get(name) is not None for name in ("dataSource", "dataSourceRef"))
@@ -139,7 +139,7 @@ TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
 def _signing_request(signing: JSONObject, request: CreateRequest) -> None:
-    """Who asks is not for the request to say."""
+    """Set the user of the request, which the client can't choose."""
     spec = signing["spec"]
     for name in ("username", "uid", "groups", "extra"):
         spec.pop(name, None)
@@ -154,7 +154,7 @@ def _resource_slice(devices: JSONObject, request: CreateRequest) -> None:
 
 
 def _service_account(account: JSONObject, request: CreateRequest) -> None:
-    """Of a reference to a Secret, only the name is kept."""
+    """Keep only the names of references to Secrets."""
     if "secrets" in account:
         account["secrets"] = [{"name": each["name"]} if "name" in each else {} for each in account["secrets"]]
 
@@ -178,7 +178,7 @@ CRITICAL: Mapping[str, JSONMapping] = {
     "system-cluster-critical": {"value": 2_000_000_000, "preemptionPolicy": "PreemptLowerPriority"},
     "system-node-critical": {"value": 2_000_001_000, "preemptionPolicy": "PreemptLowerPriority"},
 }
-"""The PriorityClasses that each cluster has, by name: of them, what Pods get."""
+"""The PriorityClasses that every cluster has, by name, with the members that Pods get."""
 
 _EXECUTING = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _SECONDS = 300
@@ -186,7 +186,7 @@ _SECONDS = 300
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """What admission must know of other objects. storage, ingress: the names of the default classes, '' if there is none.
+    """The other objects that admission needs. storage, ingress: the names of the default classes, '' if there is none.
     priority: the PriorityClass that the Pod names, or the one that is the global default.
     """
 
@@ -199,7 +199,7 @@ _NO_CLASSES = Classes()
 
 
 def admitted_defaults(obj: JSONObject, type_name: str, old: JSONMapping | None, classes: Classes = _NO_CLASSES) -> None:
-    """Change an object that is written, but not through a subresource, as the plugins do. old: None for a new object."""
+    """Change an object that is written, as the plugins do; not for subresources. old: None for a new object."""
     plugin = _PLUGINS.get(type_name)
     if plugin is not None:
         plugin(obj, old, classes)

@@ -1,7 +1,7 @@
-"""The defaults that depend on other members, by Go type: functions that change an object of the right form in place.
+"""The defaults that depend on other members, by Go type: functions that change an object, which fits its type, in place.
 
-They run before the defaults of `default_values.py` for the same object and for what is in it, as upstream's do. Here is also what
-upstream's conversion to its internal types and back changes: aliases, and `stringData` of a Secret.
+They run before the defaults of `default_values.py` for the same object and its members, as upstream's do. This module also does
+what upstream's conversion to its internal types and back changes: aliases, and `stringData` of a Secret.
 Pure. Source: k8s.io/kubernetes pkg/apis/*/*/{defaults,conversion}.go, pkg/util/parsers, k8s.io/component-helpers
 resource/helpers.go, v1.36.3.
 """
@@ -31,7 +31,7 @@ _IDENTIFIER = re.compile(r"[a-f0-9]{64}")
 
 
 def _pull_policy(image: str) -> str:
-    """Always for the tag `latest`, also if there is neither a tag nor a digest; else IfNotPresent, even for an invalid name."""
+    """Always for the tag `latest`, or without tag and digest; otherwise IfNotPresent, even for an invalid name."""
     found = None if _IDENTIFIER.fullmatch(image) else _IMAGE.fullmatch(image)
     is_latest = found is not None and (found["tag"] == ":latest" or (found["tag"] is None and found["digest"] is None))
     return "Always" if is_latest else "IfNotPresent"
@@ -54,14 +54,14 @@ def _volume(volume: JSONObject) -> None:
 
 
 def _pod_spec(spec: JSONObject) -> None:
-    # The older name is an alias, and both are always answered.
+    # serviceAccount is the older name, and an alias: responses always have both.
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
 
 
 def _pod(pod: JSONObject) -> None:
-    """What holds for Pods, but not for their templates."""
+    """The defaults of Pods that templates of Pods do not have."""
     spec = pod["spec"]
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     for container in containers:
@@ -109,7 +109,7 @@ def _node_spec(spec: JSONObject) -> None:
 
 
 def _pair(obj: JSONObject, one: str, many: str, *, wrap: Callable[[Any], Any], unwrap: Callable[[Any], Any]) -> None:
-    """A member that is the first of the list beside it. If they differ, it wins."""
+    """Make a member and the first item of a list the same. If they differ, the member wins."""
     first, entries = obj.get(one), obj.get(many)
     if first and not (entries and unwrap(entries[0]) == first):
         obj[many] = [wrap(first)]
@@ -219,7 +219,7 @@ def _stateful_set_spec(spec: JSONObject) -> None:
 
 
 def _job(job: JSONObject) -> None:
-    """Of a Job itself; the template in a CronJob has no such defaults."""
+    """The defaults of a Job; the template in a CronJob does not have them."""
     spec = job["spec"]
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
@@ -255,7 +255,7 @@ def _autoscaler_spec(spec: JSONObject) -> None:
 
 
 def _autoscaler_v1(autoscaler: JSONObject) -> None:
-    # In the newer version it is a metric of the defaults above. Other metrics are in an annotation.
+    # In v2 this is the metric of `_autoscaler_spec`. With other metrics, which are in an annotation, there is no default.
     if "autoscaling.alpha.kubernetes.io/metrics" not in (autoscaler["metadata"].get("annotations") or {}):
         autoscaler["spec"].setdefault("targetCPUUtilizationPercentage", _CPU_TARGET)
 

@@ -1,6 +1,6 @@
 """The defaults that do not depend on other members, by Go type and member.
 
-A member that is a pointer in Go gets its default if it is missing, any other one also if it is zero.
+A member that is a pointer in Go gets its default if it is missing; other members also if they are zero.
 Pure. Source: k8s.io/kubernetes pkg/apis/*/*/{defaults,zz_generated.defaults}.go, k8s.io/kube-aggregator
 pkg/apis/apiregistration/v1/defaults.go, v1.36.3.
 """

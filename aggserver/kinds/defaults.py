@@ -1,9 +1,9 @@
-"""Defaults: what kube-apiserver adds to an object of a built-in kind when it has decoded it.
+"""Defaults: what kube-apiserver adds to an object of a built-in kind after decoding it.
 
 The defaults are data by Go type (`default_values.py`), and a few functions for those that depend on other members
-(`default_rules.py`). Both are applied along the types of `scheme/`, so that the entry for a PodSpec holds for the template of any
-kind. Of each type a function is compiled at its first use, which visits only members that can change; a type without any, such
-as a label selector, costs nothing.
+(`default_rules.py`). Both are applied along the types of `scheme/`, so that the entry for a PodSpec applies to the templates of
+all kinds. For each type a function is compiled at its first use, which visits only members that can change; types without any,
+such as a label selector, cost nothing.
 What is set later, when an object is created or admitted, is in `creation.py`.
 Pure. Source: k8s.io/kubernetes pkg/apis/*/*/{defaults,zz_generated.defaults,conversion}.go, v1.36.3.
 """
@@ -45,7 +45,7 @@ def _setter(type_name: str) -> _Set:
 
 @cache
 def _compiled(of: Type) -> _Set | None:
-    """The function for values of a type; None if nothing of them can change. No type of these kinds contains itself."""
+    """The function for values of a type; None if it would change nothing. (None of these types contains itself.)"""
     if of.kind == "struct":
         return _of_struct(of)
     if of.name == "v1.ResourceList":
@@ -95,7 +95,7 @@ def _of_struct(of: Type) -> _Set | None:
 
 
 def _entry(table: Mapping[str, Any], of: Type) -> Any:
-    """The entry for a type, whose own name lacks the group."""
+    """The entry of a table for a type. Types are looked up by their short names first, which lack the group."""
     return next((table[name] for name in _FULL_NAMES.get(of.name, ()) if name in table and lookup(name) is of), None)
 
 
@@ -110,9 +110,9 @@ _FULL_NAMES = _full_names()
 
 
 def _round_up(resources: dict[str, Any]) -> None:
-    """Amounts of resources have no more than three decimal places."""
+    """Round amounts up to three decimal places, the most that resources can have."""
     for name, written in resources.items():
-        # Only these forms can be that small, since others are written without fractions.
+        # Only amounts written in these forms can have more decimal places.
         if written[-1:] in ("u", "n") or "e-" in written or "E-" in written:
             number = quantity.parse(written)
             if number.scale < _MILLI:

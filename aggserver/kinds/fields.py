@@ -1,5 +1,5 @@
-"""Selectable fields of the built-in kinds: what a field selector compares with, read from an object in the version that is
-requested.
+"""Selectable fields of the built-in kinds: the values that a field selector compares with, read from an object in the requested
+version.
 
 Pure. Source: k8s.io/kubernetes pkg/registry/*/*/strategy.go (ToSelectableFields), v1.36.3.
 """
@@ -22,7 +22,7 @@ def names(kind: BuiltInKind) -> frozenset[str]:
 
 
 def field_reader(kinds: Iterable[BuiltInKind]) -> Callable[[JSONObject], Mapping[str, str]]:
-    """A function that reads the fields of an object in one of the versions that are given, by their names in all of them."""
+    """A function that reads the selectable fields of an object in any of the given versions; it returns the fields of all."""
     parsed = [_parsed(entry) for kind in kinds for entry in kind.fields]
 
     def read(obj: JSONObject) -> dict[str, str]:
@@ -39,7 +39,7 @@ def _parsed(entry: str) -> tuple[str, tuple[tuple[str, ...], ...], str]:
 
 
 def _read(obj: JSONObject, paths: tuple[tuple[str, ...], ...]) -> str:
-    """The first that is not empty."""
+    """The first value that is not empty, as text; '' if there is none."""
     for path in paths:
         value: Any = obj
         for name in path:

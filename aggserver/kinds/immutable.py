@@ -20,8 +20,8 @@ __all__ = ["changed_immutables"]
 
 _IMMUTABLE = "field is immutable"
 
-# Path -> why it can't change. `!` before the text makes it forbidden, and not an invalid value. What stands behind `>` is the
-# path that the error has.
+# Path -> the error's text. With `!` before the text, the reason is Forbidden instead of Invalid. After `>` stands the path that
+# the error shows.
 _RULES: Mapping[str, Mapping[str, str]] = {
     "apps/v1.ControllerRevision": {"data": _IMMUTABLE},
     "apps/v1.DaemonSet": {"spec.selector": _IMMUTABLE},
@@ -59,11 +59,11 @@ _RULES: Mapping[str, Mapping[str, str]] = {
     },
     "storage/v1.VolumeAttachment": {"spec": _IMMUTABLE},
 }
-# The kinds with `immutable`, and what it protects.
+# The kinds with a member `immutable`, and the members that it protects.
 _FROZEN = {"core/v1.ConfigMap": ("data", "binaryData"), "core/v1.Secret": ("data",)}
 _WHEN_FROZEN = "field is immutable when `immutable` is set"
 
-# Kinds whose spec can't change but for some members, and the text.
+# Kinds whose spec can't change: (the members that can, the error's text).
 _FIXED: Mapping[str, tuple[tuple[str, ...], str]] = {
     "apps/v1.StatefulSet": (
         (
@@ -90,7 +90,7 @@ _OWN: Mapping[str, Callable[[JSONObject, JSONObject], Iterable[FieldError]]] = {
 
 
 def changed_immutables(type_name: str, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-    """type_name: in the tables of `scheme/`."""
+    """The errors of an update. type_name: in the tables of `scheme/`."""
     own = _OWN.get(type_name)
     if own is not None:
         return list(own(obj, old))

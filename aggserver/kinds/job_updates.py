@@ -41,9 +41,9 @@ def _completions(spec: JSONMapping, before: JSONMapping) -> Iterator[FieldError]
 
 
 def _template(template: JSONObject, before: JSONObject, *, is_free: bool) -> Iterator[FieldError]:
-    """A template can change only in where its Pods run and in their resources, and only while the Job has none of them.
+    """Only the placement and resources of a template's Pods can change, and only while the Job is suspended without Pods.
 
-    Source: shouldAllowMutablePodTemplate of pkg/registry/batch/job/strategy.go, which says when.
+    Source, for the condition: shouldAllowMutablePodTemplate in pkg/registry/batch/job/strategy.go.
     """
     if not is_free:
         if not codec.same(template or None, before or None):
@@ -63,7 +63,7 @@ def _is_at_rest(job: JSONObject) -> bool:
 
 def _without_placement(pod: JSONObject) -> Any:
     kept = {name: value for name, value in pod.items() if name not in ("nodeSelector", "tolerations", "schedulingGates")}
-    # No affinity is as good as one that is about nodes only.
+    # A missing affinity is the same as one for nodes only.
     kept["affinity"] = {name: value for name, value in (pod.get("affinity") or {}).items() if name != "nodeAffinity"}
     for name in ("containers", "initContainers"):
         kept[name] = [{key: value for key, value in each.items() if key != "resources"} for each in pod.get(name) or ()]

@@ -1,6 +1,7 @@
-"""Jobs: the rules for their Pods' restarts and indexes, and for what a status says.
+"""Jobs: validation of the restart policy and indexes in a spec, and of the status.
 
-Of the status, as upstream, what is wrong is refused only where it changes, so that a controller can repair the rest.
+As upstream, most errors of the status are reported only if the members in question change, so that a controller can repair the
+others.
 Pure. Source: k8s.io/kubernetes pkg/apis/batch/validation/validation.go, pkg/registry/batch/job/strategy.go, v1.36.3.
 """
 
@@ -19,13 +20,13 @@ _INDEXED = "Indexed"
 _RESTARTS = ("OnFailure", "Never")
 _MOST_PARALLEL = 100_000  # Pods at once of an Indexed Job
 _MOST_FAILED = 100_000  # maxFailedIndexes
-# With more completions than this and a limit for each index, no more of either.
+# With more completions than this and backoffLimitPerIndex, the most for parallelism and maxFailedIndexes.
 _MANY_COMPLETIONS, _MOST_OF_MANY = 100_000, 10_000
 _MAX_INT64_DIGITS = 19
 
 
 def job_problems(spec: JSONObject, path: Path) -> list[FieldError]:
-    """Beside what the table of checks has. spec: of a Job, or of a CronJob's template."""
+    """The errors of a spec beside those of `scheme.validation`. spec: of a Job, or of a CronJob's template."""
     found = list(_indexed(spec, path) if spec.get("completionMode") == _INDEXED else _not_indexed(spec, path))
     where = path.child("template", "spec", "restartPolicy")
     policy = (spec.get("template", {}).get("spec") or {}).get("restartPolicy") or "Always"
@@ -77,7 +78,7 @@ _CONDITIONS = _STATUS.child("conditions")
 
 
 class _State:
-    """What the status of a Job says, and what is compared of it."""
+    """The spec and status of a Job, with the facts that the rules compare."""
 
     def __init__(self, job: JSONObject) -> None:
         self.spec: JSONObject = job.get("spec") or {}
@@ -200,7 +201,7 @@ def _success(now: _State) -> Iterator[FieldError]:
 
 
 def _since(now: _State, was: _State) -> Iterator[FieldError]:
-    """What the status before forbids."""
+    """The errors that depend on the old status."""
     terminal = (("Failed", now.failed, was.failed), ("Complete", now.complete, was.complete))
     for name, stands, stood in (*terminal, ("FailureTarget", now.failing, was.failing)):
         if stood and not stands:
@@ -239,13 +240,13 @@ def _format_problem(text: str, completions: int) -> str:
 
 
 def _intervals(text: str, completions: int) -> list[tuple[int, int]]:
-    """Those that can be read."""
+    """The intervals in a text of indexes, without invalid ones."""
     found = (_interval(part, completions) for part in text.split(","))
     return [interval for interval in found if not isinstance(interval, str)]
 
 
 def _interval(text: str, completions: int) -> tuple[int, int] | str:
-    """Its ends, or what is wrong."""
+    """The first and last index of an interval, or why it is invalid."""
     limits = text.split("-")
     if len(limits) > 2:
         rule = "the requirement that an index interval can have at most two parts separated by '-'"
@@ -264,7 +265,7 @@ def _interval(text: str, completions: int) -> tuple[int, int] | str:
 
 
 def _overlap(completed: list[tuple[int, int]], failed: list[tuple[int, int]]) -> int | None:
-    """The first index in both, for intervals in order."""
+    """The first index in both lists of intervals, which must be sorted; None if there is none."""
     one = other = 0
     while one < len(completed) and other < len(failed):
         (start, end), (first, last) = completed[one], failed[other]

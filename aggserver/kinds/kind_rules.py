@@ -1,4 +1,4 @@
-"""Rules of kinds that the tables of checks can't say: names of containers, tolerations, keys of data, and those of other modules.
+"""Rules of kinds that the table of checks can't express: names of containers, keys of data, and those of other modules.
 
 Pure. Source: k8s.io/kubernetes pkg/apis/{core,batch}/validation/validation.go, k8s.io/apimachinery pkg/util/validation, v0.36.3.
 """
@@ -22,7 +22,7 @@ from aggserver.meta.names import dns1123_label
 __all__ = ["kind_problems"]
 
 _TEMPLATE = "spec.template.spec"
-# Where each kind has the spec of its Pods.
+# The path of the PodSpec in each kind.
 _POD_SPECS: Mapping[str, str] = {
     "apps/v1.DaemonSet": _TEMPLATE,
     "apps/v1.Deployment": _TEMPLATE,
@@ -45,7 +45,7 @@ _KEY_TEXT = (
 
 
 def kind_problems(type_name: str, obj: JSONObject, old: JSONObject | None = None) -> list[FieldError]:
-    """old: what is wrong with it is not told again, since it was taken before these rules were here."""
+    """The errors of an object, without those that `old` has, too: it may have been accepted before these rules existed."""
     found = list(_problems(type_name, obj))
     if not found or old is None:
         return found
@@ -65,7 +65,7 @@ def _problems(type_name: str, obj: JSONObject) -> Iterator[FieldError]:
 
 
 def _containers(spec: JSONObject, path: Path) -> Iterator[FieldError]:
-    """Names are labels, each of one container or init container. That each has a name is in the table."""
+    """Names must be DNS labels, and unique among containers and init containers. That they are required is in the table."""
     names = set[str]()
     for member in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(member) or ()):
@@ -99,7 +99,7 @@ def _secret(obj: JSONObject) -> Iterator[FieldError]:
 
 
 def _decoded_bytes(data: Mapping[str, str]) -> int:
-    """Of base64."""
+    """The size of base64 values when decoded."""
     return sum(len(text) // 4 * 3 - text[-2:].count("=") for text in data.values())
 
 

@@ -40,7 +40,7 @@ __all__ = [
 
 INFO = ResourceInfo(group="", version="v1", resource="namespaces", kind="Namespace", list_kind="NamespaceList", namespaced=False)
 SYSTEM = ("default", "kube-system", "kube-public", "kube-node-lease")
-"""The namespaces that each cluster has; clients take the uid of kube-system for that of the cluster."""
+"""The namespaces that every cluster has; clients use the uid of kube-system to identify the cluster."""
 FINALIZER = "kubernetes"
 # Finalizers that need no domain prefix.
 _STANDARD_FINALIZERS = frozenset({FINALIZER, "orphan", "foregroundDeletion"})
@@ -68,7 +68,7 @@ class NamespaceStrategy(StrategyDefaults):
         dropped = _CONFORM(obj)
         status = obj.get("status") or {}
         if not status.get("phase"):
-            obj["status"] = {**status, "phase": "Active"}  # SetDefaults_NamespaceStatus: who writes conditions need not name it
+            obj["status"] = {**status, "phase": "Active"}  # as SetDefaults_NamespaceStatus; clients may leave it out
         if obj["metadata"].get("name"):
             _label(obj)
         return dropped
@@ -111,7 +111,7 @@ class NamespaceStrategy(StrategyDefaults):
 
 
 class NamespaceStatusStrategy(NamespaceStrategy):
-    """`/status`."""
+    """The strategy of the subresource `status`."""
 
     @property
     def field_manager(self) -> FieldManager | None:
@@ -132,7 +132,7 @@ class NamespaceStatusStrategy(NamespaceStrategy):
 
 
 class NamespaceFinalizeStrategy(NamespaceStrategy):
-    """`/finalize`: changes `spec.finalizers`."""
+    """The strategy of the subresource `finalize`: changes `spec.finalizers`."""
 
     @property
     def field_manager(self) -> FieldManager | None:
@@ -152,7 +152,7 @@ class NamespaceFinalizeStrategy(NamespaceStrategy):
 
 
 class StoredNamespaces:
-    """For admission: namespaces from the cache, or by a consistent read, since another server may have just created them.
+    """The namespaces for admission: from the cache, or by a consistent read, since another server may have just created one.
 
     Objects admitted here while another server deletes the namespace are found by that server, which counts objects last.
     """
@@ -165,7 +165,7 @@ class StoredNamespaces:
         return None if obj is None else obj.fields(_read_phase)["phase"]
 
     async def get(self, name: str) -> JSONObject | None:
-        """The Namespace, None if there is no such."""
+        """The Namespace; None if there is none of that name."""
         obj = await self._find(name)
         return None if obj is None else obj.decoded()
 
@@ -177,7 +177,7 @@ _FINALIZERS = Path("spec").child("finalizers")
 
 
 def finalizers(namespace: JSONObject) -> list[str]:
-    """Those in the spec."""
+    """The finalizers in the spec."""
     return list((namespace.get("spec") or {}).get("finalizers") or ())
 
 

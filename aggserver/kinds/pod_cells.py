@@ -16,7 +16,7 @@ _ENDED = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod
 
 
 def row_conditions(pod: JSONMapping) -> list[JSONObject] | None:
-    """Clients may leave out rows that are Completed."""
+    """The condition Completed of a row, by which clients may leave out ended Pods; None for others."""
     phase = _status(pod).get("phase", "")
     if phase not in _ENDED:
         return None
@@ -24,7 +24,7 @@ def row_conditions(pod: JSONMapping) -> list[JSONObject] | None:
 
 
 def ready(pod: JSONMapping) -> str:
-    """`1/2`: containers that are ready, of all that go on running."""
+    """Ready containers of all that keep running (with restartable init containers): `1/2`."""
     total = len(_spec(pod).get("containers") or ()) + len(_restarted(pod))
     begun, _ = _init_reason(pod)
     count = _ready_init_containers(pod)
@@ -34,7 +34,7 @@ def ready(pod: JSONMapping) -> str:
 
 
 def restarts(pod: JSONMapping) -> Any:
-    """`0`, or `3 (5m ago)`."""
+    """The number of restarts, and how long ago the last one was: `0`, `3 (5m ago)`."""
     begun, _ = _init_reason(pod)
     counted = _init_containers(pod)[: _failing(pod) + 1]
     if begun:
@@ -49,7 +49,7 @@ def restarts(pod: JSONMapping) -> Any:
 
 
 def status(pod: JSONMapping) -> str:
-    """The phase, or what is the matter: `ContainerCreating`, `Init:0/1`, `CrashLoopBackOff`, `Terminating`."""
+    """The phase, or a more specific reason: `ContainerCreating`, `Init:0/1`, `CrashLoopBackOff`, `Terminating`."""
     given = _status(pod)
     phase = given.get("phase", "")
     begun, init_reason = _init_reason(pod)
@@ -65,7 +65,7 @@ def status(pod: JSONMapping) -> str:
 
 
 def readiness_gates(pod: JSONMapping) -> str:
-    """`1/2`: gates whose condition is true, of all."""
+    """Readiness gates whose condition is true, of all: `1/2`."""
     gates = _spec(pod).get("readinessGates") or ()
     if not gates:
         return "<none>"
@@ -82,7 +82,7 @@ def _gated(given: JSONMapping) -> str:
 
 
 def _failing(pod: JSONMapping) -> int:
-    """The index of the first init container that holds the others up; the number of all if none does."""
+    """The index of the first init container for which the others have to wait; the number of init containers if there is none."""
     names = _restarted(pod)
     found = _init_containers(pod)
     for index, each in enumerate(found):
@@ -94,7 +94,7 @@ def _failing(pod: JSONMapping) -> int:
 
 
 def _init_reason(pod: JSONMapping) -> tuple[bool, str]:
-    """Whether the containers have begun, and why the init containers have not ended, '' if they have."""
+    """(whether the containers have started, why the init containers are not done; '' if they are)."""
     index, found = _failing(pod), _init_containers(pod)
     if index == len(found):
         return True, ""
@@ -110,7 +110,7 @@ def _init_reason(pod: JSONMapping) -> tuple[bool, str]:
 
 
 def _ready_init_containers(pod: JSONMapping) -> int:
-    """Of those that go on beside the others, up to the first one that holds the others up."""
+    """The number of ready restartable init containers, up to the first one for which the others have to wait."""
     names = _restarted(pod)
     passed = _init_containers(pod)[: _failing(pod)]
     return sum(1 for each in passed if each.get("name") in names and each.get("ready") and not _has_succeeded(each))
@@ -125,7 +125,7 @@ def _has_succeeded(container: JSONMapping) -> bool:
 
 
 def _running_reason(pod: JSONMapping, reason: str) -> str:
-    """That of the first container that waits or has ended; of containers that have completed, a failure first."""
+    """The reason of the first container that waits or has ended. If it is Completed, other failures or running ones count."""
     running, failure = False, ""
     for each in reversed(_containers(pod)):
         state = _state(each)
@@ -152,7 +152,7 @@ def _end_reason(ended: JSONMapping) -> str:
 
 
 def _waits(container: JSONMapping) -> bool:
-    """Or has ended."""
+    """Whether the container waits, or has ended."""
     state = _state(container)
     return bool((state.get("waiting") or {}).get("reason")) or state.get("terminated") is not None
 
@@ -181,7 +181,7 @@ def _init_containers(pod: JSONMapping) -> list[JSONMapping]:
 
 
 def _restarted(pod: JSONMapping) -> list[str]:
-    """The names of init containers that go on beside the others."""
+    """The names of restartable init containers, which keep running beside the others."""
     return [each.get("name", "") for each in _spec(pod).get("initContainers") or () if each.get("restartPolicy") == "Always"]
 
 

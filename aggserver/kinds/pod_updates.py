@@ -1,4 +1,4 @@
-"""What an update of a Pod may change: its images, deadline and gates, tolerations may be added, and a gated one may be placed.
+"""What an update of a Pod may change: images, deadline and gates, added tolerations, and the placement of a gated Pod.
 
 Pure. Source: ValidatePodUpdate in k8s.io/kubernetes pkg/apis/core/validation/validation.go, v1.36.3.
 """
@@ -28,7 +28,7 @@ _FIXED = (
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
-# Annotation, or the start of its name -> what the texts call it.
+# Annotation, or the start of its name -> its name in errors.
 _KEPT_ANNOTATIONS = {
     "container.apparmor.security.beta.kubernetes.io/": "AppArmor annotations",
     "kubernetes.io/config.mirror": "mirror pod annotation",
@@ -36,7 +36,7 @@ _KEPT_ANNOTATIONS = {
 
 
 def changed_pod(obj: JSONObject, old: JSONObject) -> list[FieldError]:
-    """As upstream, the first problems of containers and of the deadline hide the ones of what follows."""
+    """The errors of an update. As upstream, some errors of containers and of the deadline hide all later ones."""
     spec, before = obj["spec"], old["spec"]
     problems = list(changed_annotations(obj, old))
     for name in _CONTAINERS:
@@ -66,7 +66,7 @@ def changed_pod(obj: JSONObject, old: JSONObject) -> list[FieldError]:
 
 
 def changed_annotations(obj: JSONObject, old: JSONObject) -> Iterator[FieldError]:
-    """Those that the kubelet reads can be neither added nor changed; of `/status` alike."""
+    """The errors of annotations that the kubelet reads: they can be neither added nor changed, also through `/status`."""
     now, was = (each["metadata"].get("annotations") or {} for each in (obj, old))
     for name in (name for name in was if now.get(name) != was[name]):
         if (what := _kept_annotation(name)) is not None:
@@ -85,7 +85,7 @@ def _is_of(name: str, start: str) -> bool:
 
 
 def pod_images(pod: JSONObject) -> Iterator[FieldError]:
-    """Of Pods alone, old and new: templates may have such images."""
+    """The errors of a Pod's images, in creates and updates. Templates of Pods are not checked for this."""
     for name in _CONTAINERS:
         yield from _images(pod["spec"].get(name) or (), _SPEC.child(name), required=False)
 
@@ -100,7 +100,7 @@ def _images(containers: Sequence[JSONObject], path: Path, *, required: bool) -> 
 
 
 def _deadline(seconds: int | None, before: int | None) -> tuple[list[FieldError], bool]:
-    """The problems, and whether no others are told."""
+    """The errors of the deadline, and whether they hide all later errors."""
     path = _SPEC.child("activeDeadlineSeconds")
     if seconds is None:
         text = "must not update from a positive integer to nil value"
@@ -134,7 +134,7 @@ def _gates(gates: Sequence[JSONObject], before: Sequence[JSONObject]) -> Iterato
 
 
 def _placement(spec: JSONObject, before: JSONObject) -> Iterator[FieldError]:
-    """Of a gated Pod: where it may run can be narrowed."""
+    """The errors of the placement of a gated Pod, which can only be narrowed."""
     selector, was = spec.get("nodeSelector") or {}, before.get("nodeSelector") or {}
     if not selector.items() >= was.items():
         text = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
@@ -165,7 +165,7 @@ def _only_adds(term: JSONObject, before: JSONObject) -> bool:
 
 
 def _go_term(term: JSONObject) -> str:
-    """A term as upstream's text has it: Go's internal type, whose members have no names of their own in JSON."""
+    """A term as in upstream's errors: as JSON of Go's internal type, whose members have Go's names."""
     parts = []
     for name in ("matchExpressions", "matchFields"):
         requirements = [
@@ -182,7 +182,7 @@ def _node_affinity(spec: JSONObject) -> Any:
 
 
 def _fixed_part(spec: JSONObject, gated: bool, placed: bool) -> dict[str, Any]:
-    """What can't change. gated: whether the Pod was, and can be placed. placed: whether its node affinity changes."""
+    """The part of a spec that can't change. gated: whether the Pod was gated. placed: whether its node affinity changes."""
     free = {"activeDeadlineSeconds", "schedulingGates", "tolerations", *_CONTAINERS, *(("nodeSelector",) if gated else ())}
     kept = {name: value for name, value in spec.items() if name not in free}
     for name in _CONTAINERS:
@@ -194,7 +194,7 @@ def _fixed_part(spec: JSONObject, gated: bool, placed: bool) -> dict[str, Any]:
 
 
 def semantic(value: Any, type_name: str) -> Any:
-    """A value without what equality.Semantic does not tell from nothing: empty lists and maps, but no empty struct.
+    """A value without empty lists and maps, which equality.Semantic does not distinguish from missing ones. Keeps empty structs.
 
     type_name: its type, in the tables of `scheme/`. It is looked up here, since reading the tables takes time at a start.
     """

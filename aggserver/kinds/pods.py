@@ -1,7 +1,7 @@
-"""What can be done with a Pod beside writing it: `/binding`, `/eviction`, `/ephemeralcontainers` and `/resize`.
+"""The subresources of a Pod: `/binding`, `/eviction`, `/ephemeralcontainers` and `/resize`.
 
-A Binding gives the Pod a node. An Eviction deletes it if its disruption budget allows that. The other two change a part of the
-spec that nothing else can change.
+A Binding assigns the Pod to a node. An Eviction deletes it if its PodDisruptionBudget allows that. The other two change a part of
+the spec that no other endpoint can change.
 Source: k8s.io/kubernetes pkg/registry/core/pod/{strategy.go,storage/{storage,eviction}.go}, v1.36.3.
 """
 
@@ -32,7 +32,7 @@ _TOO_MANY = "This pod has more than one PodDisruptionBudget, which the eviction 
 
 
 def _success() -> StoredObject:
-    """What a create of something that is not stored answers. Its code is in it, as upstream."""
+    """The response to a create that stores nothing: a Status with its code, as upstream."""
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
     return StoredObject("", codec.encode_json(status), 0)
 
@@ -53,7 +53,7 @@ def set_condition(status: JSONObject, type_: str, now: str, **members: str) -> N
 
 
 class _ByServer(KindStrategy):
-    """For writes that the server itself decides: nothing is checked, and nobody owns what is written."""
+    """The strategy of writes by the server itself: no validation, and no field manager."""
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
         return None
@@ -69,7 +69,7 @@ def _by_server(store: Store) -> Store:
 
 
 class Bindings:
-    """store: of Pods."""
+    """The implementation of `/binding`. store: of Pods."""
 
     def __init__(self, store: Store) -> None:
         self._store = _by_server(store)
@@ -122,7 +122,7 @@ def _target_problem(target: JSONObject) -> str:
 
 
 class Evictions:
-    """store: of Pods. budgets: returns the store of PodDisruptionBudgets."""
+    """The implementation of `/eviction`. store: of Pods. budgets: returns the store of PodDisruptionBudgets."""
 
     def __init__(self, store: Store, budgets: Callable[[], Store]) -> None:
         self._pods = store
@@ -146,7 +146,7 @@ class Evictions:
         return _success()
 
     async def _ask_budget(self, context: Context, pod: JSONObject, dry_run: bool) -> None:
-        """Raises 429 where the budget has no disruptions left, else takes one of them."""
+        """Take one of the disruptions that the Pod's budget allows. Raises StatusError 429 if there is none left."""
         budgets = self._budgets()
         labels = pod["metadata"].get("labels") or {}
         found = [each.decoded() for each in (await budgets.list(context, ALL)).items]
@@ -231,7 +231,7 @@ def _decrement(budget: JSONObject, pod: str, now: str) -> None:
 
 
 def _set_no_disruptions(status: JSONObject, now: str, generation: int) -> None:
-    """The condition that no Pod may be disrupted any more."""
+    """Set the condition DisruptionAllowed to False."""
     new = {
         "type": "DisruptionAllowed",
         "status": "False",
@@ -255,10 +255,10 @@ class _OfPart(KindStatusStrategy):
     _changes: tuple[str, ...]  # members of the spec
 
     def _resets(self) -> FieldSet:
-        return {}  # as upstream, a writer owns what it has sent, also where that was not taken over
+        return {}  # as upstream, a field manager owns all that it has sent, even fields that were not changed
 
     def _part(self, spec: JSONObject, old: JSONObject) -> JSONObject:
-        """What is new in the spec."""
+        """The members of the new spec that are taken over."""
         return {name: spec[name] for name in self._changes if name in spec}
 
     def _kept_metadata(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Validation of roles and bindings, beyond their metadata.
 
-Objects have the right form and upstream's defaults when they come here.
+The functions expect objects that fit their types and have upstream's defaults.
 Pure. Source: k8s.io/kubernetes pkg/apis/rbac/validation/validation.go, v1.36.3.
 """
 
@@ -23,14 +23,14 @@ _SUBJECTS = ("ServiceAccount", "User", "Group")
 
 
 def problems(obj: JSONMapping, old: JSONMapping | None = None) -> list[FieldError]:
-    """The errors of an object of one of the four kinds. old: the one it replaces, whose selectors may have been valid before."""
+    """The errors of an object of one of the four kinds. old: the one it replaces; its selectors may have been valid before."""
     if obj["kind"] in ("Role", "ClusterRole"):
         return list(_role_problems(obj, old))
     return list(_binding_problems(obj))
 
 
 def update_problems(obj: JSONMapping, old: JSONMapping) -> list[FieldError]:
-    """What is wrong with the change alone."""
+    """The errors of an update that depend on the old object."""
     ref, before = obj.get("roleRef") or {}, old.get("roleRef") or {}
     if all((ref.get(name) or "") == (before.get(name) or "") for name in ("apiGroup", "kind", "name")):
         return []

@@ -1,4 +1,4 @@
-"""Amounts of resources that the containers of a Pod request, or are limited to, together: as a whole, and as its QoS class.
+"""The resources of a Pod: the total requests and limits of its containers, and its QoS class.
 
 Pure. Source: k8s.io/component-helpers resource/helpers.go, k8s.io/kubernetes pkg/apis/core/v1/helper/qos/qos.go, v1.36.3.
 """
@@ -21,7 +21,7 @@ def is_huge_pages(name: str) -> bool:
 
 
 def pod_requests(spec: JSONMapping) -> _Amounts:
-    """By resource: what the Pod needs at the same time at most."""
+    """The most that the Pod requests at the same time, by resource."""
     return _aggregated(spec, "requests")
 
 
@@ -30,7 +30,9 @@ def pod_limits(spec: JSONMapping) -> _Amounts:
 
 
 def _aggregated(spec: JSONMapping, which: str) -> _Amounts:
-    """Init containers run one after the other, before the others; those that are restarted go on beside all later ones."""
+    """The largest total at any time: init containers run one after the other before the containers, and restartable ones go on
+    beside all later ones.
+    """
     total = _sum(_amounts(each, which) for each in (spec.get("containers") or ()))
     beside: _Amounts = {}
     highest: _Amounts = {}
@@ -67,7 +69,7 @@ def _larger(left: Mapping[str, str], right: Mapping[str, str]) -> _Amounts:
 
 
 def qos_class(spec: JSONMapping) -> str:
-    """BestEffort, Burstable or Guaranteed, of a Pod with defaults."""
+    """BestEffort, Burstable or Guaranteed, for a Pod with defaults."""
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     holders = containers if spec.get("resources") is None else [spec]
     requests = _sum(_positive(_amounts(each, "requests")) for each in holders)

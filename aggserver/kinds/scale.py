@@ -1,4 +1,4 @@
-"""`/scale` of the built-in workloads: replicas at fixed paths, and the selector as the text of a query.
+"""`/scale` of the built-in workloads: replicas at fixed paths, and the selector as text.
 
 Source: k8s.io/kubernetes pkg/registry/apps/*/storage/storage.go (scaleFrom...), v1.36.3.
 """
@@ -19,7 +19,7 @@ _REPLICAS = ".spec.replicas"
 
 
 def scale_store(kind: BuiltInKind, store: Store) -> ScaleStore:
-    """store: of the objects, without a field manager."""
+    """The store of a kind's Scales. store: of the objects, without a field manager."""
     paths = ScalePaths(_REPLICAS, f".status.{kind.scale}")
     return ScaleStore(store, paths, ScaleOwners(kind.api_version, {kind.api_version: _REPLICAS}), _selector)
 

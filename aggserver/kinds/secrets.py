@@ -1,4 +1,4 @@
-"""Secrets whose type says what they have: the members of `data` that kube-apiserver asks for, and the name of a ServiceAccount.
+"""Secrets with a special type: the members of `data` that kube-apiserver requires, and the name of a ServiceAccount.
 
 Pure. Source: ValidateSecret in k8s.io/kubernetes pkg/apis/core/validation/validation.go, v1.36.3.
 """
@@ -17,7 +17,7 @@ __all__ = ["secret_problems"]
 
 _ACCOUNT_TOKEN, _ACCOUNT_NAME = "kubernetes.io/service-account-token", "kubernetes.io/service-account.name"
 _BASIC_AUTH, _SSH_AUTH = "kubernetes.io/basic-auth", "kubernetes.io/ssh-auth"
-# What is a JSON object.
+# Type -> the member that must be a JSON object.
 _DOCKER: Mapping[str, str] = {
     "kubernetes.io/dockercfg": ".dockercfg",
     "kubernetes.io/dockerconfigjson": ".dockerconfigjson",

@@ -1,7 +1,7 @@
 """Kinds: the built-in kinds as they are served, each from its first request on.
 
-At the start there are only the rows of the catalog. The store of a kind, its watch cache and the types that it is decoded by are
-made when a request, a controller or an authorizer asks for them.
+At the start, only the rows of the catalog exist. The store of a kind, its watch cache and the types for decoding it are created
+when a request, a controller or an authorizer first needs them.
 Source: k8s.io/kubernetes pkg/registry/*/rest/storage_*.go, v1.36.3.
 """
 
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Kinds", "ServedKind"]
 
-# Names of those in `subresources.py`.
+# The subresources that are implemented in `subresources.py`.
 _OWN = frozenset({"approval", "binding", "ephemeralcontainers", "eviction", "resize"})
-# (group, resource, subresource) -> makes its implementation of the store of the resource.
+# (group, resource, subresource) -> a function that makes its implementation from the store of the resource.
 Below = Mapping[tuple[str, str, str], Callable[[Store], object]]
 
 
 class Kinds:
-    """All built-in kinds. below: subresources that are implemented elsewhere; those of the catalog that nobody implements are not
-    served.
+    """All built-in kinds. below: subresources that are implemented elsewhere. Subresources of the catalog without an
+    implementation are not served.
 
-    cluster_ips: the range of the addresses of Services. port: returns the server's own.
+    cluster_ips: the range of the addresses of Services. port: returns the port of this server.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class Kinds:
         self._served = [ServedKind(self, kind, chain, below or {}) for kind in KINDS]
 
     def served(self) -> list[Served]:
-        """For the installer, in the order of discovery."""
+        """All resources, for the installer, in the order of discovery."""
         return [self._bindings(), *self._served]
 
     def _bindings(self) -> FixedResource:
-        """`/bindings`: a Binding of the Pod of its name, as by the Pod's `/binding`. Nothing is stored."""
+        """The resource `bindings`: a create binds the Pod of the same name, like the Pod's `/binding`. Nothing is stored."""
         info = ResourceInfo("", "v1", "bindings", "Binding", "", namespaced=True)
         return FixedResource(
             info,
@@ -96,7 +96,7 @@ class Kinds:
         return self.store_of(self._stored[group, resource])
 
     def status_store(self, group: str, resource: str) -> Store:
-        """The same objects, with the rules of `/status`."""
+        """The store of the same objects with the strategy of `/status`."""
         from aggserver.kinds.strategy import KindStatusStrategy
 
         kind = self._stored[group, resource]
@@ -109,7 +109,7 @@ class Kinds:
         return self._stores[kind]
 
     def objects_of(self, kind: BuiltInKind) -> KindObjects | None:
-        """Its versions, for admission; None for a kind with one."""
+        """The versions of a kind, for admission; None for a kind with only one."""
         kinds = self._versions(kind)
         if len(kinds) == 1:
             return None
@@ -158,7 +158,7 @@ class Kinds:
         return found
 
     def _versions(self, kind: BuiltInKind) -> list[BuiltInKind]:
-        """All forms in which the objects of a kind are served."""
+        """All versions in which the objects of a kind are served."""
         return [each for each in KINDS if (each.plural, each.stored) == (kind.plural, kind.stored)]
 
     def _sibling(self, kind: BuiltInKind, api_version: str) -> Store | None:
@@ -169,7 +169,7 @@ class Kinds:
 
 
 def _converting(converter: Converter) -> Callable[[JSONObject, str], JSONObject]:
-    """For field managers. Raises MissingVersionError for a version that is not served."""
+    """A conversion function for field managers. It raises MissingVersionError for a version that is not served."""
 
     def convert(obj: JSONObject, api_version: str) -> JSONObject:
         if converter is NONE or converter.at_once is None:
@@ -202,7 +202,7 @@ class _KindDefaults:
 
 
 class _NamedBindings:
-    """`Bindings` without a name in the URL, imported with the first one. pods: returns their store."""
+    """`Bindings` without a name in the URL, imported with the first request. pods: returns the store of Pods."""
 
     def __init__(self, pods: Callable[[], Store]) -> None:
         self._pods = pods

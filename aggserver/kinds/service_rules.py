@@ -1,7 +1,7 @@
-"""Rules of Services that a table can't say: what goes with a type, names and numbers of ports, and what an update may change.
+"""Rules of Services that a table can't express: what each type allows, names and numbers of ports, and what an update may change.
 
-Cluster IPs and their families are in `addresses.py`, which is asked first, as upstream. Not checked: the addresses in
-`externalIPs` and in source ranges, and the time of a session's affinity.
+Cluster IPs and their families are checked first, as upstream, by `addresses.py`. Not checked: the addresses in `externalIPs` and
+in source ranges, and the timeout of session affinity.
 Pure. Source: validateService and ValidateServiceUpdate in k8s.io/kubernetes pkg/apis/core/validation/validation.go, v1.36.3.
 """
 
@@ -25,7 +25,7 @@ _ONLY_BALANCERS = "may only be used when `type` is 'LoadBalancer'"
 
 
 def service_problems(obj: JSONObject) -> Iterator[FieldError]:
-    """Of a Service that has its addresses, its node ports and its defaults."""
+    """The errors of a Service that has its addresses, its node ports and its defaults."""
     spec = obj["spec"]
     kind, ports, ips = spec.get("type"), spec.get("ports") or (), spec.get("clusterIPs") or ()
     is_headless = ips == ["None"]
@@ -82,7 +82,7 @@ def _ports(ports: Sequence[JSONMapping], kind: str | None) -> Iterator[FieldErro
         inside.add((protocol, number))
 
 
-# What upstream compares ports by, as Go writes it.
+# The key by which upstream compares ports, as Go writes it.
 _GO_PORT = '{{"Name":"","Protocol":"{}","AppProtocol":null,"Port":{},"TargetPort":0,"NodePort":0}}'
 
 
@@ -111,7 +111,7 @@ def _has_health_port(spec: JSONMapping) -> bool:
 
 
 def changed_service(obj: JSONObject, old: JSONObject) -> Iterator[FieldError]:
-    """The class is looked at twice, as upstream. That a second address can't come or go here, `addresses.py` has told."""
+    """The errors of an update. As upstream, the class is checked twice. `addresses.py` checks secondary addresses."""
     spec, before = obj["spec"], old["spec"]
     now, was = spec.get("clusterIPs") or [], before.get("clusterIPs") or []
     if _EXTERNAL not in (spec.get("type"), before.get("type")) and now and was and now[0] != was[0]:

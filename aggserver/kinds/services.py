@@ -1,7 +1,7 @@
-"""Services: their store, which gives them addresses, and the Service `kubernetes`, which every cluster has.
+"""Services: their store, which allocates addresses, and the Service `kubernetes`, which every cluster has.
 
-An address is taken from the moment in which it is chosen: it is remembered here until the write that chose it has ended. Then
-the cache has the Service, or there is none.
+An address is taken as soon as it is chosen: the store remembers it until the write that chose it has ended. Then the watch cache
+has the Service, or the write has failed.
 Source: k8s.io/kubernetes pkg/registry/core/service/storage/storage.go, pkg/controlplane/controller/kubernetesservice, v1.36.3.
 """
 
@@ -30,9 +30,9 @@ from aggserver.registry.watch import Watch
 
 __all__ = ["ServiceStore", "service_fields"]
 
-# How long the choice of a cancelled write is remembered: the storage may have begun to write, and has ended by then.
+# How long the choice of a cancelled write is remembered: the storage may go on with the write, but has finished by then.
 _CANCELLED_SECONDS = 30.0
-# Beside the selectable fields, those by which taken addresses are known without decoding the objects again.
+# Fields beside the selectable ones, by which taken addresses are known without decoding the objects again.
 _IPS, _PORTS = "-clusterIPs", "-nodePorts"
 _WRITE = WriteOptions(field_manager="kube-apiserver")
 # The write that the current task is in.
@@ -48,7 +48,7 @@ class _Choice(NamedTuple):
 
 
 def service_fields(read: Callable[[JSONObject], Mapping[str, str]]) -> Callable[[JSONObject], Mapping[str, str]]:
-    """read: of the selectable fields. The result has the addresses, too."""
+    """A function that reads the selectable fields and the addresses. read: reads the selectable fields."""
 
     def read_addresses(obj: JSONObject) -> dict[str, str]:
         spec = obj.get("spec") or {}
@@ -59,9 +59,9 @@ def service_fields(read: Callable[[JSONObject], Mapping[str, str]]) -> Callable[
 
 
 class _ServiceStrategy(KindStrategy):
-    """pool: what is free for a Service, and whether it is there already. chosen: is told of what was given to one.
+    """pool: (Service, whether it is an update) -> the addresses. chosen: called with each valid Service and its addresses.
 
-    As upstream, addresses are given before a Service is validated, which asks for them; they are taken if it is valid.
+    As upstream, addresses are allocated before a Service is validated, since validation requires them.
     """
 
     def __init__(self, kind: BuiltInKind, pool: Callable[[JSONObject, bool], Pool], chosen: Callable[[JSONObject], None]) -> None:
@@ -89,7 +89,7 @@ class _ServiceStrategy(KindStrategy):
 
 
 class ServiceStore(Store):
-    """network: the range of cluster IPs. port: returns the server's own."""
+    """The store of Services. network: the range of cluster IPs. port: returns the port of this server."""
 
     def __init__(
         self, resource: ResourceStorage, kind: BuiltInKind, views: Views, network: IPv4Network, port: Callable[[], int]
@@ -114,7 +114,7 @@ class ServiceStore(Store):
         await super().catch_up(resource_version)
 
     async def _begun(self) -> None:
-        """Before the first request is answered, there is the Service `kubernetes`."""
+        """Wait until the Service `kubernetes` exists. Every request does so first."""
         if self._beginning is None:
             self._beginning = asyncio.create_task(self._begin())
         if self._beginning is not asyncio.current_task():
@@ -129,7 +129,7 @@ class ServiceStore(Store):
                 raise
 
     def _pool(self, obj: JSONObject, is_there: bool) -> Pool:
-        """As upstream, what another of the same name has is not free for one that is created. It may have no name yet."""
+        """The addresses that other Services have. As upstream, for a create these include a Service of the same name."""
         metadata = obj["metadata"]
         own = self._services.key_of(metadata.get("namespace") or "", metadata.get("name") or "")
         ips: set[str] = set()
@@ -148,7 +148,7 @@ class ServiceStore(Store):
 
     @contextmanager
     def during_write(self) -> Iterator[None]:
-        """A write may choose addresses."""
+        """Run a write, and forget the addresses that it has chosen when it ends."""
         write = object()
         outer = _current.set(write)
         try:

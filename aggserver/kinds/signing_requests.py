@@ -1,7 +1,7 @@
 """Validation of CertificateSigningRequests, beyond their metadata, and what a write of the status keeps.
 
-Who may approve and who may sign are two rights: so `/status` can't say whether a request is approved, and `/approval` can't set
-the certificate. What was wrong with an object before an update may stay wrong, as upstream tolerates it.
+Approving and signing need different permissions, so `/status` can't approve a request, and `/approval` can't set the certificate.
+As upstream, some errors are not reported if the old object had them too.
 Pure. Source: k8s.io/kubernetes pkg/apis/certificates/validation/validation.go, pkg/apis/core/validation/names.go
 (ValidateSignerName), pkg/registry/certificates/certificates/strategy.go, v1.36.3.
 """
@@ -23,13 +23,13 @@ __all__ = ["keep_judgements", "problems", "update_problems"]
 Errors = Iterator[FieldError]
 
 _JUDGEMENTS = ("Approved", "Denied")
-# These say that something happened, which nothing undoes.
+# Conditions that can only be True, and can't be removed.
 _LASTING = (*_JUDGEMENTS, "Failed")
 _STATUSES = ("False", "True", "Unknown")
 _LEGACY_SIGNER = "kubernetes.io/legacy-unknown"
 _SHORTEST_SECONDS = 600
 _MAX_DOMAIN_BYTES = 253
-# A domain, a slash, and a path of a namespace, a dot and a name.
+# A domain, a slash, a namespace, a dot and a name.
 _MAX_SIGNER_BYTES = _MAX_DOMAIN_BYTES + 1 + 63 + 1 + 253
 _USAGES = (
     "any",
@@ -70,12 +70,12 @@ def problems(obj: JSONMapping, old: JSONMapping | None = None) -> list[FieldErro
 
 
 def update_problems(obj: JSONMapping, old: JSONMapping, *, judges: bool = False, issues: bool = False) -> list[FieldError]:
-    """The errors of an object that replaces another. judges: through `/approval`; issues: through `/status`."""
+    """The errors of an object that replaces another. judges: whether through `/approval`. issues: whether through `/status`."""
     return [*problems(obj, old), *_change_problems(obj, old, judges=judges, issues=issues)]
 
 
 def keep_judgements(obj: JSONObject, old: JSONMapping) -> None:
-    """Restore conditions that approve or deny, where they are. Those added or removed stay so, for `update_problems` to tell."""
+    """Restore the conditions Approved and Denied, at their places. If one was added or removed, `update_problems` reports it."""
     conditions = _conditions(obj)
     for kind in _JUDGEMENTS:
         before = [each for each in _conditions(old) if each.get("type") == kind]
@@ -111,7 +111,7 @@ def _spec_problems(spec: JSONMapping, old: JSONMapping) -> Errors:
 
 
 def _signer_problems(name: str, path: Path) -> Errors:
-    """A domain and a path. Of either, only the first label that is wrong is told."""
+    """The errors of a signer's name, a domain and a path. Only the first invalid label of each is reported."""
     if not name:
         yield required(path)
         return
@@ -168,7 +168,7 @@ def _change_problems(obj: JSONMapping, old: JSONMapping, *, judges: bool, issues
         if now.count(kind) < before.count(kind):
             yield forbidden(path, f'updates may not remove a condition of type "{kind}"')
     if not judges:
-        # Those that are as many as before are the same: the strategies keep them.
+        # If their number is the same, they are unchanged: the strategies restore them.
         for kind in _JUDGEMENTS:
             if now.count(kind) > before.count(kind):
                 yield forbidden(path, f'updates may not add a condition of type "{kind}"')
@@ -208,7 +208,7 @@ def _chain_problem(pem: bytes) -> str:
 
 
 def _repeated(values: Sequence[str]) -> list[int]:
-    """The indices of values that were there before."""
+    """The indices of values that occur earlier in the list."""
     seen: set[str] = set()
     found = []
     for index, value in enumerate(values):

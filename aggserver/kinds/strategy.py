@@ -1,7 +1,7 @@
 """The strategies of the built-in kinds: one for the objects themselves, one for `/status`, both driven by the catalog.
 
-An object is decoded and pruned as Go does it, and gets upstream's defaults. The generation counts what
-the catalog says.
+An object is decoded and pruned as Go does it, and gets upstream's defaults. The catalog says which changes increment the
+generation.
 Pure. Source: k8s.io/kubernetes pkg/registry/*/*/strategy.go, v1.36.3.
 """
 
@@ -39,16 +39,16 @@ from aggserver.scheme.validation import validate
 __all__ = ["ALL_METADATA", "KindStatusStrategy", "KindStrategy", "type_conformer"]
 
 _POD, _JOB = "core/v1.Pod", "batch/v1.Job"
-# Kinds whose changed members are told after what is wrong by itself.
+# Kinds for which errors of immutable fields are reported last, as upstream.
 _CHANGES_LAST = frozenset({_POD, _JOB, "apps/v1.StatefulSet", "core/v1.PersistentVolumeClaim"})
-# Of an update, only what can't change is checked: the object may have been written in the older form of the kind.
+# In updates of this kind, only immutable fields are checked: the object may have been created as an Event of the core group.
 _LENIENT = "events/v1.Event"
 _SIGNING = "certificates/v1.CertificateSigningRequest"
 _JOBS_STAY = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
     "propagationPolicy=Orphan to suppress this warning"
 )
-# What ResetObjectMetaForStatus keeps. Of managedFields, it tells who wrote the status.
+# The metadata that ResetObjectMetaForStatus keeps. It does not keep managedFields: they record who wrote the status.
 ALL_METADATA = (
     "deletionTimestamp",
     "generation",
@@ -61,9 +61,9 @@ ALL_METADATA = (
 
 
 def type_conformer(type_name: str) -> Callable[[JSONObject], list[str]]:
-    """A function that makes of a decoded body what upstream's decoder makes of it, with its defaults.
+    """A function that prunes and defaults a decoded body in place, as upstream's decoder does.
 
-    It returns the paths of unknown fields, and raises 400 for fields of a wrong type. type_name: in the tables of `scheme/`.
+    It returns the paths of unknown fields. Raises StatusError 400 for a wrong type. type_name: in the tables of `scheme/`.
     """
     decode = conformer(type_name)
     change = ON_DECODE.get(type_name)
@@ -79,10 +79,10 @@ def type_conformer(type_name: str) -> Callable[[JSONObject], list[str]]:
 
 
 class KindStrategy(StrategyDefaults):
-    """The rules for the object itself.
+    """The strategy of the objects themselves.
 
-    convert: for managedFields, an object in another version. Raises MissingVersionError. tracks_fields: whether writes keep
-    managedFields; `/scale` computes them from its own.
+    convert: converts an object to another version, for managedFields. Raises MissingVersionError. tracks_fields: whether writes
+    update managedFields; not for `/scale`, which does so itself.
     """
 
     subresource = ""
@@ -120,7 +120,7 @@ class KindStrategy(StrategyDefaults):
         )
 
     def _resets(self) -> FieldSet:
-        """What a writer through this endpoint can't own."""
+        """The fields that no field manager owns after a write through this endpoint."""
         if not self.kind.has_status:
             return {}
         spec: FieldSet = {} if self.kind.own_spec else {fieldset.field("spec"): {}}
@@ -185,7 +185,7 @@ class KindStrategy(StrategyDefaults):
         return Verdict(problems + changed if self.kind.type_name in _CHANGES_LAST else changed + problems)
 
     def _signing_verdict(self, obj: JSONObject, old: JSONObject) -> Verdict:
-        """Of an update of a CertificateSigningRequest."""
+        """The verdict on an update of a CertificateSigningRequest."""
         from aggserver.kinds import signing_requests
 
         through = self.subresource
@@ -225,7 +225,7 @@ class KindStrategy(StrategyDefaults):
 
 
 class KindStatusStrategy(KindStrategy):
-    """The rules for `/status`, which changes nothing else but, for most kinds, metadata."""
+    """The strategy of `/status`, which changes the status and, for most kinds, metadata."""
 
     subresource = "status"
 
@@ -280,7 +280,7 @@ def _user(user: UserInfo) -> JSONObject:
 
 
 def _pod_grace(pod: JSONObject, seconds: int | None) -> int:
-    """The seconds that a Pod has to end: none where no kubelet has to end it. seconds: as the client wants it."""
+    """The grace period of a Pod, in seconds; 0 if no kubelet has to stop it. seconds: requested by the client, if any."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     if not spec.get("nodeName") or status.get("phase") in ("Failed", "Succeeded"):
         return 0
@@ -299,7 +299,7 @@ def _atom_of(kind: BuiltInKind) -> Callable[[str], Atom]:
 
 
 def _counted(obj: JSONObject, path: str) -> object:
-    """What a change of increments the generation. Nothing and empty are the same."""
+    """A member that is compared to count the generation. An empty value counts as missing."""
     if path.startswith("metadata."):
         return obj["metadata"].get(path.removeprefix("metadata.")) or None
     return obj.get(path) or None

@@ -1,4 +1,4 @@
-"""Subresources of single kinds, beside `/status` and `/scale`, which many have."""
+"""The subresources that only single kinds have, i.e. all but `/status` and `/scale`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Stores = Callable[[str, str], Store]
 
 
 class ApprovalStrategy(KindStatusStrategy):
-    """`/approval` of a CertificateSigningRequest: changes its conditions."""
+    """The strategy of `/approval` of a CertificateSigningRequest: changes its conditions."""
 
     subresource = "approval"
 
@@ -51,4 +51,4 @@ OWN: Mapping[tuple[str, str], Callable[[Store, Stores], object]] = {
     ("pods", "eviction"): lambda store, stores: Evictions(store, lambda: stores("policy", "poddisruptionbudgets")),
     ("pods", "resize"): _part(ResizeStrategy),
 }
-"""Resource and subresource -> makes the implementation."""
+"""(resource, subresource) -> a function that makes the implementation."""

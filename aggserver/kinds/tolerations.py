@@ -19,7 +19,7 @@ _MATCHES_ALL = 'operator must be Exists when `key` is empty, which means "match 
 
 
 def toleration_problems(tolerations: Sequence[JSONMapping], path: Path) -> Iterator[FieldError]:
-    """Of those of a Pod or a template."""
+    """The errors of the tolerations of a Pod or a template."""
     for index, toleration in enumerate(tolerations):
         where = path.index(index)
         key, operator, value = (toleration.get(name) or "" for name in ("key", "operator", "value"))
@@ -37,7 +37,7 @@ def toleration_problems(tolerations: Sequence[JSONMapping], path: Path) -> Itera
 
 
 def added_toleration_problems(tolerations: Sequence[JSONMapping], path: Path) -> Iterator[FieldError]:
-    """Of those of a Pod that changes, which upstream validates once more: all of them, with the values of their members."""
+    """The errors of a changed Pod's tolerations, all of which upstream validates again, now with the values of their members."""
     yield from toleration_problems(tolerations, path)
     for index, toleration in enumerate(tolerations):
         for name, supported in (("operator", _OPERATORS), ("effect", _EFFECTS)):

@@ -1,4 +1,4 @@
-"""Kinds that are served in two forms and stored in one: Events of the core group and of events.k8s.io, and autoscalers.
+"""Kinds that are served in two versions and stored in one: Events of the core group and of events.k8s.io, and autoscalers.
 
 Pure. Source: k8s.io/kubernetes pkg/apis/events/v1/conversion.go, v1.36.3.
 """
@@ -26,7 +26,7 @@ _RENAMED = {
     "reportingComponent": "reportingController",
 }
 _BACK = {there: here for here, there in _RENAMED.items()}
-# apiVersion -> names of members in it, and its type.
+# apiVersion -> (other name -> name of a member in it, its type).
 _EVENTS = {"v1": (_BACK, "core/v1.Event"), "events.k8s.io/v1": (_RENAMED, "events/v1.Event")}
 
 
@@ -40,11 +40,11 @@ class Events(ComputedConverter):
             raise ConversionError(f"Event is not served in {api_version}")
         names, of = _EVENTS[api_version]
         converted = {names.get(name, name): value for name, value in obj.items()} | {"apiVersion": api_version}
-        rewrite(converted, lookup(of))  # they do not omit the same members
+        rewrite(converted, lookup(of))  # the versions do not omit the same members
         return converted
 
 
-# Group and resource of what is stored -> its converter.
+# (group, resource) as stored -> its converter.
 CONVERTERS: Mapping[tuple[str, str], ComputedConverter] = {
     ("", "events"): Events(),
     ("autoscaling", "horizontalpodautoscalers"): Autoscalers(),

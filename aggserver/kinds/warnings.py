@@ -1,6 +1,7 @@
-"""Warnings: what kube-apiserver tells a client in Warning headers about an object that it takes all the same.
+"""Warnings: the texts that kube-apiserver sends in Warning headers about objects that it accepts.
 
-Not here: addresses in odd forms, paths of a volume's files that overlap, a Secret's certificate that does not fit its key.
+Not implemented: warnings about unusual forms of addresses, overlapping paths of a volume's files, and a Secret's certificate that
+does not fit its key.
 Pure. Source: WarningsOnCreate and WarningsOnUpdate in k8s.io/kubernetes pkg/registry/*/*/strategy.go; pkg/api/{pod,node,service,
 persistentvolume,persistentvolumeclaim,storage}, v1.36.3.
 """
@@ -50,7 +51,7 @@ _VOLUMES: Mapping[str, str] = {
     "cephfs": "deprecated in v1.28, non-functional in v1.31+",
     "rbd": "deprecated in v1.28, non-functional in v1.31+",
 }
-# Where a text has another name than JSON.
+# Members whose name in the texts is not that in JSON.
 _SPELLED = {"storageos": "storageOS"}
 _SECCOMP = "seccomp.security.alpha.kubernetes.io/pod"
 _NO_SELECTOR = "a null labelSelector results in matching no pod"
@@ -84,7 +85,7 @@ def _of_pod(pod: JSONMapping, old: JSONMapping | None) -> Iterator[str]:
 
 
 def _of_template(path: str, *, is_name_of_pods: bool = False) -> _Warnings:
-    """path: of the template. is_name_of_pods: whether the object's name is the beginning of those of its Pods."""
+    """The warnings for a kind. path: of its template. is_name_of_pods: whether names of Pods begin with the object's name."""
     names = path.split(".")
 
     def warn(obj: JSONMapping, old: JSONMapping | None) -> Iterator[str]:
@@ -101,7 +102,7 @@ def _of_template(path: str, *, is_name_of_pods: bool = False) -> _Warnings:
 
 
 def _of_pod_spec(pod: JSONMapping, path: str) -> Iterator[str]:
-    """path: of the Pod or template, with a dot behind it."""
+    """The warnings for a Pod or template. path: of it, with a dot at the end; '' for a Pod."""
     spec, annotations = pod.get("spec") or {}, (pod.get("metadata") or {}).get("annotations") or {}
     yield from _of_scheduling(spec, f"{path}spec")
     for key, text in _ANNOTATIONS.items():
@@ -212,7 +213,7 @@ def _of_environment(variables: Iterable[JSONMapping], path: str) -> Iterator[str
 
 
 def _of_ports(ports: Sequence[tuple[JSONMapping, str]]) -> Iterator[str]:
-    """Of all containers: ports that are the same, and names that are."""
+    """The warnings about ports of all containers that are the same, or have the same name."""
     same: dict[tuple[int, str], list[tuple[JSONMapping, str]]] = {}
     for port, at in ports:
         others = same.setdefault((port.get("containerPort", 0), port.get("protocol", "")), [])

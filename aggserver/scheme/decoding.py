@@ -2,9 +2,9 @@
 
 Example: `json: cannot unmarshal string into Go struct field CustomResourceValidation.spec.versions.schema.openAPIV3Schema of type
 v1.JSONSchemaProps`, with the struct that has the member, the path without indexes and keys, and the expected type. Only the first
-error in the order of the text is returned, but a malformed time has priority, since it ends Go's decoder. A value that Go accepts
-may still have a wrong form for other modules (e.g. a null in a list); `form.problems` reports that, and reports all errors, which
-is better for files.
+error in the order of the text is returned, but a malformed time has priority, since it ends Go's decoder. Go accepts some values
+that other modules do not expect (e.g. a null in a list); `form.problems` reports these, and reports all errors, which is better
+for files.
 Pure. Source: encoding/json, and the UnmarshalJSON of the types that have one.
 """
 
@@ -21,13 +21,13 @@ from aggserver.scheme.types import Type
 
 __all__ = ["NO_TYPE_META", "decode_error", "type_meta_error", "without_kind"]
 
-# Before the error of a text from which kind and version can't be read.
+# Begins the error of a text whose kind and version can't be read.
 NO_TYPE_META = "couldn't get version/kind; json parse error: "
 
 # The only union that refuses values of other types (pkg/apis/apiextensions/v1/marshal.go).
 _NEITHER = {"v1.JSONSchemaPropsOrBool": "boolean or JSON schema expected"}
 
-# What base64 begins with, and how it may end after 2 or 3 digits of a group of four.
+# The characters of base64, and the padding after 2 or 3 digits of a group of four.
 _BASE64 = re.compile(rb"[A-Za-z0-9+/\r\n]*")
 _ALPHABET = re.compile(rb"[A-Za-z0-9+/]+")
 _PADDING = {2: re.compile(rb"=[\r\n]*=[\r\n]*"), 3: re.compile(rb"=[\r\n]*")}
@@ -38,7 +38,7 @@ _Check = Callable[[Any, str, str], str]
 
 
 class _EndOfDecodingError(Exception):
-    """Of a type that reads its JSON itself: ends the check. Its text is the error."""
+    """An error of a type that reads its JSON itself. It ends the check, and its text is Go's error."""
 
 
 def decode_error(value: Any, of: Type, owner: str = "", path: str = "") -> str:
@@ -55,7 +55,7 @@ def decode_error(value: Any, of: Type, owner: str = "", path: str = "") -> str:
 
 
 def type_meta_error(obj: Any) -> str:
-    """Why kind and version of an object can't be decoded; '' if they can, or are missing."""
+    """Why apiVersion and kind of an object can't be decoded; '' if they can, or are missing."""
     if not isinstance(obj, dict):
         what = f"json: cannot unmarshal {json_kind(obj)} into Go value of type struct "
         return (
@@ -117,7 +117,7 @@ def _bytes(of: Type) -> _Check:
 
 
 def _not_base64(text: str) -> int | None:
-    """The index of the byte at which Go's decoder gives up; None if it doesn't. It passes over ends of lines."""
+    """The index of the byte that Go's decoder refuses; None for valid base64, in which ends of lines are ignored."""
     data = text.encode("utf-8", "surrogatepass")
     found = _BASE64.match(data)
     assert found is not None
@@ -136,7 +136,7 @@ def _not_base64(text: str) -> int | None:
 
 
 def _own(parse: Callable[[str], object], wanted: str = "string") -> Callable[[Type], _Check]:
-    """The maker of checks for a type that reads its JSON text with a function, which raises ValueError."""
+    """Makes checks for types that parse their text themselves. parse: raises ValueError."""
 
     def check(value: Any, owner: str, path: str) -> str:
         if not isinstance(value, str):
@@ -152,7 +152,7 @@ def _own(parse: Callable[[str], object], wanted: str = "string") -> Callable[[Ty
 
 def _quantity(_: Type) -> _Check:
     text = _own(quantity.canonical)(_)
-    # Go reads the JSON of any other value as it reads the text in a string.
+    # Go parses the JSON of any other value like the text in a string.
     return lambda value, owner, path: text(value.strip() if isinstance(value, str) else to_json(value), owner, path)
 
 
@@ -179,7 +179,7 @@ def _list(of: Type) -> _Check:
 
 
 def _map(of: Type) -> _Check:
-    # A definition may have 100,000 schemas; nearly all of them are plain, and values of a map.
+    # `is_plain` is tested first, since a definition may have 100,000 schemas, and nearly all of them are plain values of maps.
     return _elements(of, dict, dict.values, of.element.is_plain if of.element is not None else None)
 
 

@@ -1,7 +1,8 @@
 """Form: checks that a JSON value has the form of a Go type, and prunes it as Go's decoder and encoder do.
 
 `problems` finds all members of a wrong JSON type, with their paths, for files and for modules that rely on the form. `prune`
-drops what Go's decoder would drop, and what its encoder would omit. `filled` adds the zeros that Go's decoder leaves. Pure.
+drops what Go's decoder would drop, and what its encoder would omit. `filled` adds the zero values that missing members have in
+Go. Pure.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ Judge = Callable[[Any, Path], Iterable[FieldError]]
 def problems(value: Any, of: Type, path: Path, judges: Mapping[Type, Judge] | None = None) -> Iterator[FieldError]:
     """The errors of all members of a wrong type, in the order of the value. None counts as missing; unknown members are ignored.
 
-    judges: functions that check the values of some types instead. Metadata is not checked, since it has its own validation.
+    judges: functions that check values of the given types in place of this one. Metadata has its own validation, and is skipped.
     Recurses as deep as the value is nested.
     """
     yield from _problems(value, of, path, judges or {})
@@ -68,7 +69,7 @@ def _problems(value: Any, of: Type, path: Path, judges: Mapping[Type, Judge]) ->
     if of in judges:
         yield from judges[of](value, path)
     elif of.kind == "union":
-        # A value of no alternative is reported as a malformed schema, since that is nearly always meant.
+        # A value that is no alternative is reported as a malformed schema, which is nearly always intended.
         chosen = of.alternative(value) or of.members["Schema"]
         yield from _problems(value, chosen.type, path, judges)
     elif not _fits(value, of.kind):
@@ -155,7 +156,7 @@ def _prune_struct(value: dict[str, Any], of: Type, path: str) -> Iterator[str]:
 def filled(value: JSONMapping, of: Type, whole: Collection[Type] = ()) -> JSONObject:
     """A struct as Go's decoder returns it: with all its members, which are zero if they are missing or null.
 
-    The zero of a pointer is None; unknown members are left out. whole: types whose values are not changed, and shared with the
+    The zero of a pointer is None; unknown members are left out. whole: types whose values are not changed, but shared with the
     result. `problems` must find nothing.
     """
     return {name: _filled(value.get(name), member.type, member.pointer, whole) for name, member in of.members.items()}

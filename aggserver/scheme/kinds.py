@@ -48,7 +48,7 @@ KINDS = tuple(f"{package}.{kind}" for package, kinds in _PACKAGES.items() for ki
 
 
 def kind_of(type_name: str) -> tuple[str, str]:
-    """(apiVersion, kind) of a type. Kinds of meta/v1 are in each group: their apiVersion is empty."""
+    """(apiVersion, kind) of a type. The apiVersion is '' for kinds of meta/v1, which exist in every group."""
     package, _, kind = type_name.rpartition(".")
     group, _, version = package.partition("/")
     group = _GROUPS.get(group, f"{group}.k8s.io")

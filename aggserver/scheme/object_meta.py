@@ -1,7 +1,7 @@
 """Validation of ObjectMeta on create and update, and the errors of Go's decoder for members of a wrong type.
 
-First comes `type_error` (a request is refused with 400; `drop_malformed` drops such members of a stored object), and later, for
-the object to be stored, `validate_object_meta` or `validate_object_meta_update` (422). Nothing is defaulted here. Pure.
+First comes `type_error`: a request is refused with 400, and `drop_malformed` drops such members of a stored object. Later the
+object to be stored is checked by `validate_object_meta` or `validate_object_meta_update` (422). Nothing is defaulted here. Pure.
 Source: k8s.io/apimachinery pkg/api/validation/objectmeta.go, pkg/apis/meta/v1/validation/validation.go, v0.36.3;
 k8s.io/apiextensions-apiserver pkg/apiserver/schema/objectmeta/coerce.go; k8s.io/apiserver pkg/storage/names/generate.go.
 """
@@ -209,7 +209,7 @@ def _validate_owner_reference(reference: JSONMapping, path: Path) -> list[FieldE
 
 
 def _show_reference(reference: JSONMapping) -> str:
-    """The JSON of Go's struct: in its order, with the two pointers only if they are set."""
+    """An owner reference as JSON of Go's struct: in the struct's order, with the two pointers only if they are set."""
     given = ((member, reference.get(member.name)) for member in _OWNER_REFERENCE.members.values())
     shown = ((member.name, value if member.pointer else value or "") for member, value in given if not member.is_omitted(value))
     return "{" + ",".join(f"{to_json(name)}:{to_json(value)}" for name, value in shown) + "}"

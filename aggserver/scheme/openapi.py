@@ -26,7 +26,7 @@ _PACKAGES = {
 _OTHER = "io.k8s.api."
 _REFERENCE = "#/components/schemas/"
 
-# Of values that are not models of their own.
+# The schemas of values that have no model of their own.
 _SCALARS = {
     "string": {"type": "string"},
     "bytes": {"type": "string", "format": "byte"},
@@ -36,7 +36,7 @@ _SCALARS = {
     "float64": {"type": "number", "format": "double"},
 }
 _ZEROS = {"string": "", "bool": False, "int32": 0, "int64": 0, "float64": 0}
-# Of types that write their own JSON.
+# The models of types that write their own JSON.
 _CUSTOM: dict[str, JSONObject] = {
     "time": {"type": "string", "format": "date-time"},
     "micro-time": {"type": "string", "format": "date-time"},
@@ -48,13 +48,13 @@ _CUSTOM: dict[str, JSONObject] = {
 
 
 def model_name(type_name: str) -> str:
-    """`io.k8s.api.core.v1.Pod` of `core/v1.Pod`."""
+    """The model's name for a type: `io.k8s.api.core.v1.Pod` for `core/v1.Pod`."""
     package, _, short = type_name.rpartition(".")
     return f"{_PACKAGES.get(package) or _OTHER + package.replace('/', '.')}.{short}"
 
 
 def type_name(model_name: str) -> str:
-    """`core/v1.Pod` of `io.k8s.api.core.v1.Pod`; '' if it is no model of a type that a table could have."""
+    """The type of a model: `core/v1.Pod` for `io.k8s.api.core.v1.Pod`; '' for models of other packages."""
     home, _, short = model_name.rpartition(".")
     known = {home: package for package, home in _PACKAGES.items()}
     if home not in known and not home.startswith(_OTHER):
@@ -65,7 +65,7 @@ def type_name(model_name: str) -> str:
 def models(type_names: Iterable[str]) -> dict[str, JSONObject]:
     """The models of some types, such as `core/v1.Pod`, and of all types that they refer to, by name.
 
-    A kind has its one x-kubernetes-group-version-kind. One of meta/v1, such as DeleteOptions, has none here: it is in each group.
+    A kind has one x-kubernetes-group-version-kind. A kind of meta/v1, such as DeleteOptions, has none here: it is in every group.
     """
     found: dict[str, JSONObject] = {}
     pending = list(map(lookup, type_names))
@@ -79,7 +79,7 @@ def models(type_names: Iterable[str]) -> dict[str, JSONObject]:
 
 
 def list_model(type_name: str) -> JSONObject:
-    """The model of the list of a kind, whose name is that of the kind with `List`."""
+    """The model of the list of a kind. Its name is the kind's with `List` appended."""
     api_version, kind = kind_of(type_name)
     return {
         "type": "object",
@@ -155,7 +155,7 @@ def _value(of: Type, default: Any, *, described: bool = False) -> JSONObject:
         reference = _reference(model_name(of.full_name))
         if default is not None:
             return _with_default(reference, default)
-        # Upstream has the description of a member beside its reference.
+        # Upstream wraps the reference in allOf, to add the member's description.
         return {"allOf": [reference]} if described else reference
     if of.kind in ("list", "map"):
         assert of.element is not None

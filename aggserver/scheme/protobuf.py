@@ -1,9 +1,9 @@
 """Kubernetes' protobuf, for the kinds that Go's typed clients send in this form, and the few that they request in it.
 
-It consists of a magic number, an envelope that names the kind, and the message. kubectl and client-go's typed clients always send
-built-in kinds in this form; client-go's metadata client requests PartialObjectMetadata only in this form, if the server has it.
-Custom resources have no protobuf form, as upstream. A request body is decoded to the same JSON object as a JSON body; a response
-is encoded from one. `tables/` maps the fields to members.
+A body consists of a magic number, an envelope that names the kind, and the message. kubectl and client-go's typed clients always
+send built-in kinds in this form; client-go's metadata client requests PartialObjectMetadata only in this form, if the server has
+it. Custom resources have no protobuf form, as upstream. A request body is decoded to the same JSON object as a JSON body; a
+response is encoded from one. `tables/` maps the fields to members.
 Pure. Source: k8s.io/apimachinery pkg/runtime/generated.proto and pkg/runtime/serializer/protobuf/protobuf.go, v0.36.3.
 """
 
@@ -23,10 +23,10 @@ _MAGIC = b"k8s\x00"
 
 
 class _ByKind(Mapping[tuple[str, str], Type]):
-    """Types by apiVersion and kind. The table of a type is read when it is first asked for.
+    """Types by apiVersion and kind. The table of a type is read when the type is first needed.
 
-    Kinds of meta/v1 are in each group and version: upstream's clients send DeleteOptions as one of the group whose objects they
-    delete.
+    Kinds of meta/v1 are in every group and version: upstream's clients send DeleteOptions with the group and version of the
+    objects that they delete.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -57,7 +57,7 @@ ANSWERS = _ByKind(
         "meta/v1.Status",
     )
 )
-# Built when the module is imported, since a thread must not see an incomplete one.
+# Built at import, since a thread must not use an incomplete writer.
 _WRITERS = {kind: writer(of) for (_, kind), of in ANSWERS.items()}
 
 # runtime.TypeMeta numbers its members differently from that of meta/v1.
@@ -72,12 +72,12 @@ _TYPE_META = Type(
 _read_type_meta, _write_type_meta = reader(_TYPE_META), writer(_TYPE_META)
 # The fields of runtime.Unknown: the TypeMeta, and the message.
 _WHAT, _RAW = 1, 2
-# Those of meta/v1.WatchEvent, and of the runtime.RawExtension in it.
+# The fields of meta/v1.WatchEvent, and of the runtime.RawExtension in it.
 _EVENT_TYPE, _EVENT_OBJECT, _OBJECT_RAW = 1, 2, 1
 
 
 class UnknownKind(ValueError):
-    """A kind that can't be decoded here; the text is its name."""
+    """A kind that this module does not decode; the text is its name."""
 
 
 def decode(body: bytes, kinds: Mapping[tuple[str, str], Type] = BODIES) -> dict[str, Any]:

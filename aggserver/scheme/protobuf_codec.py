@@ -1,8 +1,8 @@
 """Protobuf of a type: decoding and encoding of messages by the field numbers of its table.
 
-`reader` and `writer` build a function for a type once; these functions run for each object. Decoding returns JSON without
+`reader` and `writer` build a function once for each type; these functions run for each object. Decoding returns JSON without
 zero values: Go writes zeros of plain members to protobuf too, so only a pointer's zero has a meaning and is kept. Encoding
-writes the members that exist, in their order.
+writes the members that exist, in the object's order.
 Pure. Source: the generated.proto files of k8s.io/apimachinery, k8s.io/api and k8s.io/apiextensions-apiserver, v0.36.3, and the
 codecs generated from them (generated.pb.go), apimachinery's pkg/apis/meta/v1/time_proto.go.
 """
@@ -36,7 +36,7 @@ _IS_TEXT, _INT_VAL, _STR_VAL = 1, 2, 3
 
 
 _FIELDS_V1 = "v1.FieldsV1"
-# How Python decodes a byte that is no UTF-8, with surrogateescape.
+# What `surrogateescape` decodes a byte to that is no UTF-8.
 _NO_UTF8 = re.compile("[\udc80-\udcff]")
 
 
@@ -49,7 +49,7 @@ _ONE, _LIST, _MAP, _EMBEDDED = range(4)
 
 
 class _Field(NamedTuple):
-    """keep: whether a zero value has a meaning."""
+    """How a field is read. keep: whether a zero value has a meaning."""
 
     name: str
     read: _Read
@@ -114,14 +114,14 @@ def _fields(of: Type) -> dict[int, _Field]:
 
 
 def _numbered(of: Type) -> list[tuple[int, Member]]:
-    """The fields of a message, by number."""
+    """The fields of a message with their numbers."""
     if of.is_message:
         return [(1, Member("items", "Items", Type(of.name, of.kind, of.element), 1, False, False))]
     return [(member.number, member) for member in of.members.values() if member.number]
 
 
 def _finished(of: Type, read: _Read) -> _Read:
-    """Convert the result of `read` for types whose JSON is not an object of their members."""
+    """A reader for types whose JSON is not an object of their members, or `read` itself for all others."""
     if of.is_message:
         return lambda data, start, stop, depth: read(data, start, stop, depth).get("items", [])
     if of.kind != "union":
@@ -143,13 +143,14 @@ def _field(member: Member) -> _Field:
         return _Field(name, _entry_reader(name, of), False, _MAP, False)
     if of.kind == "list" and of.element is not None and not of.is_message:
         return _Field(name, _value_reader(name, of.element), of.element.kind in _NUMBERS, _LIST, False)
-    # A pointer to a zero time is null in JSON, which is the same as missing. What is falsy in Python need not be Go's zero.
+    # A pointer to a zero time is null in JSON, and so not kept. Some kinds are always kept, since a value that is false in Python
+    # need not be zero in Go.
     keep = of.kind in ("bytes", "json", "int-or-string") or (member.pointer and of.kind not in ("time", "micro-time"))
     return _Field(name, _value_reader(name, of), of.kind in _NUMBERS, _ONE, keep)
 
 
 def _entry_reader(name: str, of: Type) -> _Read:
-    """The reader of an entry of a map from strings: (key, value)."""
+    """The reader of an entry of a map with string keys, as (key, value)."""
     assert of.element is not None
     value, is_number = _value_reader(name, of.element), of.element.kind in _NUMBERS
     text = _value_reader(name, Type("string", "string"))
@@ -195,7 +196,7 @@ def _integer(_: bytes, value: int, __: int, ___: int) -> int:
 
 
 def _string(value: bytes) -> str:
-    """A string is bytes in Go. What is no UTF-8 is written to JSON as U+FFFD for each byte."""
+    """Decode a string. In Go it is bytes; each byte that is no UTF-8 becomes U+FFFD in JSON."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -209,7 +210,7 @@ def _json(message: bytes) -> Any:
 
 
 def _fields_v1(message: bytes) -> Any:
-    """The same for the fields of a manager. Go parses them later, and ignores malformed ones: their text is kept."""
+    """Like `_json`, for fieldsV1. The text of malformed ones is kept, since Go parses them later, and ignores such errors."""
     text = _raw(message)
     try:
         return codec.decode_telling(text)[0] if text else None
@@ -251,7 +252,7 @@ def _formatted(form: Callable[..., str], *numbers: int) -> str:
 
 
 def _numbers(message: bytes) -> dict[int, int]:
-    """The fields of a message that are numbers, by their own."""
+    """The values of a message's numeric fields, by field number."""
     return {number: signed(value) for number, value, stop in fields(message) if not stop}
 
 
@@ -283,7 +284,7 @@ _LEAVES: Mapping[str, Callable[[bytes], Any]] = {
 
 # --- writing ---
 
-# Encodes a JSON value: a message as its fields, a field with its tag.
+# JSON value -> protobuf: the fields of a message, or one field with its tag.
 _Write = Callable[[Any], bytes]
 _WRITERS: dict[Type, _Write] = {}
 
@@ -349,7 +350,7 @@ def _with_length(number: int, inside: _Write) -> _Write:
     return write
 
 
-# Cached, since the same few times come with every object.
+# Cached, since many objects have the same few times.
 @lru_cache(maxsize=1024)
 def _moment(text: str) -> bytes:
     return tag(1, VARINT) + varint(int(times.parse_time(text)))

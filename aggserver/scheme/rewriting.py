@@ -1,8 +1,8 @@
-"""Rewriting: makes of a JSON object what Go writes after it has read it as a type.
+"""Rewriting: changes a JSON object to what Go writes after it has read the object as a type.
 
-Unknown members are dropped. Members that Go always writes are there: the zero of a plain one, null of a list or a pointer, `{}`
-of a struct. Members that Go omits are not. Texts of quantities, times and base64 are in the form that Go writes. An empty list or
-map that is not omitted is null, since protobuf, in which upstream stores objects, does not tell it from none.
+Unknown members are dropped. Missing members that Go always writes are added: a zero value, null for a list or a pointer, `{}` for
+a struct. Members that Go omits are dropped. Quantities, times and base64 are written as Go does. An empty list or map that is not
+omitted becomes null, since upstream stores objects as protobuf, which does not distinguish it from a missing one.
 Pure. Source: encoding/json; the MarshalJSON of the types that have one.
 """
 
@@ -20,7 +20,7 @@ from aggserver.scheme.types import Member, Type
 
 __all__ = ["rewrite"]
 
-# (value that is not None, its path, where paths of unknown members are added) -> the value as Go writes it.
+# (value that is not None, its path, the list to which paths of unknown members are added) -> the value as Go writes it.
 _Rewrite = Callable[[Any, str, list[str]], Any]
 
 _NUMBERS = ("int32", "int64", "float64", "int-or-string")
@@ -49,8 +49,8 @@ def rewrite(obj: JSONObject, of: Type) -> list[str]:
 class _Plan(NamedTuple):
     """How a member is written.
 
-    rewrite: None if its values stay. absent: what is written if it is missing: `_OMITTED` for nothing, `_EMPTY` for an empty
-    struct. omits: whether zeros are left out. null: whether they are written as null.
+    rewrite: None if its values are not changed. absent: what is written if it is missing: `_OMITTED` for nothing, `_EMPTY` for an
+    empty struct. omits: whether zeros are left out. null: whether zeros are written as null.
     """
 
     name: str
@@ -104,7 +104,7 @@ def _struct(of: Type) -> _Rewrite:
 
 
 def _in_order(unknown: list[str], start: int, value: JSONObject, prefix: str) -> None:
-    """Put the paths from `start` on into the order of the struct's members in its text."""
+    """Sort the paths from `start` on into the order of the members in the struct's text."""
     places = {name: place for place, name in enumerate(value)}
 
     def place(path: str) -> int:
@@ -160,7 +160,9 @@ def _map(of: Type) -> _Rewrite:
 
 
 def _zero(of: Type) -> Any:
-    """Of an item or a value that is null. Protobuf, from which upstream reads its answers, has no null bytes or lists in them."""
+    """What a null item of a list, or null value of a map, becomes. Bytes, lists and maps become empty, since protobuf, from which
+    upstream reads the object that it returns, has no null ones.
+    """
     if of.kind == "struct":
         return _EMPTY
     return {"bytes": "", "list": [], "map": {}}.get(of.kind, _ZEROS.get(of.kind))

@@ -1,6 +1,6 @@
 """Validation of selectors: meta/v1 LabelSelector, and the requirements of label and field selectors.
 
-Objects have the right form when they come here.
+The functions expect objects that fit their types.
 Pure. Source: k8s.io/apimachinery pkg/apis/meta/v1/validation/validation.go, v0.36.3.
 """
 
@@ -19,14 +19,14 @@ Errors = Iterator[FieldError]
 
 
 def label_selector(selector: JSONMapping, path: Path, *, any_values: bool = False) -> Errors:
-    """The errors of a meta/v1 LabelSelector. any_values: values may be no label values, as they could be in old objects."""
+    """The errors of a meta/v1 LabelSelector. any_values: whether values need not be label values, as in old objects."""
     yield from validate_labels(selector.get("matchLabels") or {}, path.child("matchLabels"))
     for index, expression in enumerate(selector.get("matchExpressions") or ()):
         yield from label_requirement(expression, path.child("matchExpressions").index(index), any_values=any_values)
 
 
 def label_requirement(requirement: JSONMapping, path: Path, *, any_values: bool = False, any_operator: bool = False) -> Errors:
-    """any_operator: whether operators that nobody knows are valid, too."""
+    """The errors of a requirement. any_values: see `label_selector`. any_operator: whether unknown operators are valid."""
     yield from _operator(requirement, path, any_operator=any_operator)
     key = requirement.get("key") or ""
     yield from (invalid(path.child("key"), key, text) for text in qualified_name(key))
@@ -36,7 +36,7 @@ def label_requirement(requirement: JSONMapping, path: Path, *, any_values: bool 
 
 
 def field_requirement(requirement: JSONMapping, path: Path, *, any_operator: bool = False) -> Errors:
-    """any_operator: as of `label_requirement`."""
+    """The errors of a requirement of a field selector. any_operator: see `label_requirement`."""
     if not requirement.get("key"):
         yield required(path.child("key"), "must be specified")
     yield from _operator(requirement, path, any_operator=any_operator)

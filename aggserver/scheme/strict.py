@@ -1,8 +1,8 @@
-"""Strict decoding: the fields of a JSON text that a Go type does not have, and those that are there twice, in the text's order.
+"""Strict decoding: finds unknown and duplicate fields in the JSON text of a Go type, in the text's order.
 
-Read from the text itself, since a decoded value has neither the keys that were repeated nor what stood in them. Called only if
-something is known to be wrong, or can't be excluded. Nothing is told of what is in an unknown field, nor of what a type reads
-itself: the schemas in `items` and `additionalProperties` of a definition, its defaults, managed fields, extensions.
+It reads the text itself, since a decoded value does not have the first value of a repeated key. It is called only if the text has
+such a field, or may have one. Nothing is reported from inside an unknown field, or from values that a type reads itself: the
+schemas in `items` and `additionalProperties` of a definition, its defaults, managed fields, extensions.
 Pure. Source: sigs.k8s.io/json internal/golang/encoding/json (decode.go, kubernetes_patch.go), as of k8s v0.36.3.
 """
 
@@ -18,17 +18,17 @@ from aggserver.scheme.types import Type
 
 __all__ = ["ANY", "complaints"]
 
-# Of an `any` in Go: there are no unknown fields in it, but repeated ones. A `json` is read by its own type, which tells of none.
+# An `any` in Go: it can have duplicate fields, but no unknown ones. (A `json` is read by its own type, which reports neither.)
 ANY = Type("interface {}", "any")
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
 def complaints(text: bytes, of: Type) -> list[str]:
-    """`unknown field "spec.foo"` and `duplicate field "spec.bar"`, each once, up to a limit.
+    """The errors, `unknown field "spec.foo"` and `duplicate field "spec.bar"`, each once, up to a limit.
 
-    text: well-formed JSON, in which `decode_error` has found nothing. It takes some 0.3 s for a MB: others run meanwhile, since
-    it is no single call of a C function, but an event loop must not wait for it.
+    text: well-formed JSON, in which `decode_error` has found nothing. Takes some 0.3 s for a MB. It does not hold the GIL all the
+    time, so it can run in a thread; it must not run in an event loop.
     """
     walk = _Walk(text.decode("utf-8", "replace"))
     with suppress(_EnoughError):
@@ -37,11 +37,11 @@ def complaints(text: bytes, of: Type) -> list[str]:
 
 
 class _EnoughError(Exception):
-    """No more is told."""
+    """The limit of errors is reached."""
 
 
 class _Walk:
-    """Methods take the place where a value begins, and return the one behind it. `_above` is the path of the value."""
+    """Walks through the text. Methods take the position of a value, and return the one behind it. `_above`: the value's path."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -96,12 +96,12 @@ class _Walk:
         return at + 1
 
     def _key(self, at: int) -> tuple[str, int]:
-        """A key, and the place of its value."""
+        """A key, and the position of its value."""
         key, at = self._read(self._text, at)
         return key, self.after_space(self.after_space(at) + 1)
 
     def _next(self, at: int) -> int:
-        """The place of the next member or item, or of the end, which may stand behind a space."""
+        """The position of the next member or item, or of the closing bracket, after white space."""
         at = self.after_space(at)
         return self.after_space(at + 1) if self._text[at] == "," else at
 
@@ -114,4 +114,4 @@ class _Walk:
 
 
 def _nothing(_: str) -> None:
-    """In place of a number."""
+    """Replaces every number, since numbers are not needed."""

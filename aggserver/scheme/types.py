@@ -1,27 +1,27 @@
 """Types: the Go types of Kubernetes' kinds, read from the tables beside this module.
 
-A table has the types of one group and version, as tests/controlplane/types prints them from upstream's packages by reflection,
-and markers from the OpenAPI of kube-apiserver; `python -m tests.scheme.tables` writes them. To add a kind, add a root there and
-the kind to `kinds.py`. A line that does not start with a space declares a type:
+A table has the types of one group and version, which tests/controlplane/types prints from upstream's packages by reflection,
+with markers from the OpenAPI of kube-apiserver; `python -m tests.scheme.tables` writes it. To add a kind, add a root there, and
+add the kind to `kinds.py`. A line that does not start with a space declares a type:
 
     ResourceScope string                     a name for another type: string, []T, map[string]T
     JSONSchemaProps struct                   its members follow
     JSONSchemaPropsOrBool custom             a struct that reads and writes its JSON itself
     Verbs []string message                   a list that protobuf has as a message of its own
 
-and an indented one a member: JSON name, type, protobuf field number (`-` for none), then `omitempty` and what else its tags say,
-and Go's name where that is not the JSON name with a capital. `inline` embeds a struct: in JSON its members are those of the outer
-struct, in protobuf it is a message of its own. Types of other packages have the package before them (meta/v1.Time). The markers:
+and an indented line a member: JSON name, type, protobuf field number (`-` for none), then `omitempty` and the other tags, and
+Go's name if it is not the JSON name with a capital. `inline` embeds a struct: in JSON its members are those of the outer struct,
+in protobuf it is a message of its own. Types of other packages have the package before them (meta/v1.Time). The markers:
 
     enum=A,B%20C                at a name for a string: its values, with %20 for a space
     map=atomic, map=granular    at a struct, or a member: whether it has one owner as a whole
     union=D:a,b                 at a struct: which member says which of the others is set, if any, and the others
-    list=map:k,l  list=set  list=atomic    at a member: how its items are told apart, if they are
+    list=map:k,l  list=set  list=atomic    at a member: its x-kubernetes-list-type, with the keys
     required, optional          at a member whose omitempty says the opposite
     default="TCP"               at a member: JSON, if it is not the zero that a plain member without omitempty has
     bare                        at a member that refers to a model and has no description of its own
 
-A type is read when it is first asked for, and with it only the types that it contains.
+A type is read when it is first looked up, together with the types that it contains.
 Pure. Source: the struct tags of k8s.io/{api,apimachinery,apiextensions-apiserver,kube-aggregator}, v0.36.3.
 """
 
@@ -73,22 +73,22 @@ _PLAIN = {
 }
 
 
-# As OpenAPI has them.
+# The defaults of OpenAPI for members that are always written.
 _ZEROS: Mapping[str, str | bool | int] = {"string": "", "bool": False, "int32": 0, "int64": 0, "float64": 0}
 
 
 @dataclass(slots=True, eq=False)
 class Type:
-    """One Go type. Shared, and never changed after it was read. Types contain each other, so they are compared by identity.
+    """One Go type. Shared, and not changed once it is read. Types contain each other, so they are compared by identity.
 
     name: as Go prints it (`v1.ResourceScope`, `[]string`).
     kind: string, bytes (base64 in JSON), bool, int32, int64, float64, list, map (from strings), struct, time, micro-time (with
     six digits of a second), quantity (a string or a number), int-or-string, json or union.
     element: of a list or map, else None. members: of a struct, by JSON name in Go's order; of a union, by Go's names.
     is_message: of a list, whether protobuf has it as a message with the items as its field 1.
-    embedded: of a struct, the structs in it whose members are among its own, by their protobuf numbers. package: of a named type,
-    the table that declares it. enum: the values of a string, none if it may have any. map_type: of a struct, `atomic`,
-    `granular` or ''. unions: of a struct, the members that say which other members are set ('' for none), and these.
+    embedded: of a struct, the structs that it embeds, by their protobuf numbers. package: of a named type, the table that
+    declares it. enum: the values that a string may have; empty for any. map_type: of a struct, `atomic`, `granular` or ''.
+    unions: of a struct, each as (the member that says which of the others is set, or ''; the others).
     """
 
     name: str
@@ -145,12 +145,12 @@ class Type:
 class Member:
     """One field of a struct.
 
-    name: in JSON. number: in protobuf, 0 if it has no field there. pointer: Go distinguishes zero from missing. omitempty: zero
-    is not written to JSON. omitzero: nor is that of a struct. embedded: the structs through which it is in this one, each with a
-    dot, as Go's decoder names them. strategy, merge_key: for a strategic merge patch: `merge` for a list that is merged, and the
-    member of its items by which. required: by OpenAPI. default: by OpenAPI, None if it has none; to be shared, and not changed.
-    list_type: `map`, `set`, `atomic` or ''; list_keys: those of a map. map_type: as that of a type, which it overrides. bare: see
-    above.
+    name: in JSON. number: in protobuf, 0 if it has no field there. pointer: whether Go distinguishes zero from missing.
+    omitempty: whether zero is not written to JSON. omitzero: the same, also for a struct. embedded: the embedded structs that
+    contain it, each followed by a dot, as Go's decoder names them. strategy, merge_key: for a strategic merge patch: `merge` for
+    a list that is merged, and the member that identifies its items. required: in OpenAPI. default: in OpenAPI, None if it has
+    none; shared, so it must not be changed. list_type: `map`, `set`, `atomic` or ''. list_keys: of list_type `map`. map_type:
+    overrides the type's. bare: see above.
     """
 
     name: str
@@ -172,7 +172,7 @@ class Member:
 
     @property
     def merge_strategy(self) -> str:
-        """`merge`, `replace` or '': the strategy without `retainKeys`, which only tells clients what to write into patches."""
+        """`merge`, `replace` or '': the strategy without `retainKeys`, which only matters to clients that make patches."""
         return ",".join(each for each in self.strategy.split(",") if each != "retainKeys")
 
     def is_omitted(self, value: Any) -> bool:
@@ -189,15 +189,14 @@ def lookup(name: str) -> Type:
     return _TYPES[name]
 
 
-# Two threads may read a type at once: the Type is the same, and each gives it the same members. Only types whose members are all
-# there are in _READ.
+# Two threads may read a type at once: both use one Type, and give it the same members. Only types that are complete are in _READ.
 _TYPES: dict[str, Type] = {}
 _READ: set[str] = set()
 
 
 @cache
 def _declarations(package: str) -> Mapping[str, tuple[list[str], list[list[str]]]]:
-    """The lines of a table as words, by type: its own line, and its members'."""
+    """The lines of a table, split into words, by type: its own line, and those of its members."""
     declared: dict[str, tuple[list[str], list[list[str]]]] = {}
     members: list[list[str]] = []
     for line in (_TABLES / f"{package.replace('/', '_')}.txt").read_text().splitlines():
@@ -211,7 +210,7 @@ def _declarations(package: str) -> Mapping[str, tuple[list[str], list[list[str]]
 
 
 def _read(name: str, being_read: set[str]) -> Type:
-    """Read a type and all that it contains. It is there before its members, since types contain themselves."""
+    """Read a type and all that it contains. The Type is stored before its members are read, since types contain themselves."""
     if name in being_read or name in _READ:
         return _TYPES[name]
     package, _, short = name.rpartition(".")
@@ -241,7 +240,7 @@ def _read(name: str, being_read: set[str]) -> Type:
 
 
 def _members(lines: list[list[str]], package: str, being_read: set[str]) -> tuple[dict[str, Member], dict[int, Type]]:
-    """The members of a struct, with those of the structs that it embeds, and these structs by their protobuf numbers."""
+    """The members of a struct, including those of embedded structs; and the embedded structs by their protobuf numbers."""
     members: dict[str, Member] = {}
     embedded: dict[int, Type] = {}
     for name, wanted, number, *rest in lines:
@@ -277,7 +276,7 @@ def _members(lines: list[list[str]], package: str, being_read: set[str]) -> tupl
 
 
 def _zero(of: Type, wanted: str, *, omits: bool) -> Any:
-    """The default that OpenAPI has for a member without one of its own."""
+    """The default in OpenAPI of a member whose marker has none."""
     if wanted.startswith("*") or (omits and of.kind != "struct"):
         return None
     return {} if of.kind == "struct" else _ZEROS.get(of.kind)

@@ -1,8 +1,8 @@
 """Validation: the errors of required members, unsupported values and numbers out of range, for the types in the tables.
 
-`tables/checks.txt` has what kube-apiserver was found to refuse, a check of one member in each line; `tests/scheme/checks.py` asks
-it. A member that OpenAPI calls required is not checked if kube-apiserver accepts objects without it. What it checks beyond, in Go
-code for each kind, is not checked here.
+Each line of `tables/checks.txt` is a check of one member, found by `tests/scheme/checks.py` from the answers of a kube-apiserver.
+A member that OpenAPI calls required is not checked if kube-apiserver accepts objects without it. The further checks that
+kube-apiserver makes in Go code for each kind are not made here.
 
     core/v1.Container.name required            refused if it is missing; with the detail of the error, if it has one
     core/v1.Service.type one-of A,B            refused if it is another text
@@ -26,7 +26,7 @@ __all__ = ["validate"]
 
 _CHECKS = File(__file__).with_name("tables") / "checks.txt"
 
-# (value of a member, or None, whether Go has it for missing, its path) -> its error.
+# (value of a member, or None; whether it counts as missing in Go; its path) -> its error.
 _Check = Callable[[Any, bool, Path], FieldError | None]
 # (struct, list or map, its path) -> all errors in it.
 _Judge = Callable[[Any, Path], Iterator[FieldError]]
@@ -45,7 +45,7 @@ def validate(obj: JSONObject, of: Type) -> list[FieldError]:
 
 @cache
 def _checks() -> Mapping[str, Mapping[str, tuple[_Check, ...]]]:
-    """By the names of types, and of their members."""
+    """The checks of the table, by the names of types and of their members."""
     found: dict[str, dict[str, tuple[_Check, ...]]] = {}
     for line in _CHECKS.read_text().splitlines():
         name, kind, *rest = line.split(" ", 2)
@@ -93,7 +93,7 @@ _JUDGES: dict[Type, _Judge | None] = {}
 
 
 def _judge(of: Type) -> _Judge | None:
-    """None if nothing in the type is checked."""
+    """The function that checks values of a type; None if nothing in the type is checked."""
     if of not in _JUDGES:
         _JUDGES[of] = _made(of) if _is_checked(of, set()) else None
     return _JUDGES[of]

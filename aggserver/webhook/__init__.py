@@ -1,1 +1,1 @@
-"""Webhook: HTTP calls of conversion and admission webhooks. Knows nothing of reviews, definitions or admission."""
+"""Webhook: HTTP calls of conversion and admission webhooks. Knows nothing of what a review means, definitions or admission."""

@@ -1,4 +1,4 @@
-"""What client-go makes of a webhook's response: its body, or an error with client-go's text.
+"""How client-go interprets a webhook's response: as a body, or as an error with client-go's text.
 
 Pure. Source: k8s.io/client-go rest/{request,with_retry}.go (transformResponse, newUnstructuredResponseError, checkWait);
 k8s.io/apimachinery pkg/api/errors/errors.go (NewGenericServerResponse), v0.36.3; Go's mime.ParseMediaType.
@@ -16,7 +16,7 @@ from aggserver.meta.json_types import JSONObject
 
 __all__ = ["WebhookError", "failure", "retry_after"]
 
-# As much of a body as client-go quotes in an error, in bytes.
+# The bytes of a body that client-go quotes in an error.
 _MAX_QUOTED = 2048
 
 _MESSAGES = {
@@ -48,7 +48,7 @@ class WebhookError(AggserverError):
 
 
 def failure(code: int, content_type: str, body: bytes) -> WebhookError | None:
-    """The error that a response means; None for one that has an answer in its body."""
+    """The error that a response stands for; None if its body is an answer."""
     problem = _media_type_problem(content_type)
     if problem:
         return WebhookError(f"Internal error occurred: mime: {problem}", code=code)
@@ -71,7 +71,7 @@ def retry_after(code: int, header: str | None) -> int | None:
 
 
 def _media_type_problem(content_type: str) -> str:
-    """Why Go can't parse a media type, '' if it can. Which type it is does not matter, nor do its parameters."""
+    """Why Go can't parse a media type; '' if it can. Its parameters are not checked."""
     found = _MEDIA_TYPE.match(content_type.partition(";")[0].strip())
     if not content_type or found is None:
         return ""

@@ -1,7 +1,7 @@
 """What is wrong with a CA bundle, in the words of client-go.
 
-A bundle is good if one certificate in it can be read; what stands between certificates, other kinds of blocks, and certificates
-with headers do not matter. Of a certificate only the outer form is looked at: whether it is one shows when the bundle is used.
+A bundle is valid if one certificate in it can be read. Text between blocks, other kinds of blocks and certificates with headers
+are ignored. Only the outermost DER elements of a certificate are checked here; the rest is checked when the bundle is used.
 Pure. Source: k8s.io/client-go transport/transport.go (rootCertPool, createErrorParsingCAData), v0.36.3; Go's encoding/pem and
 crypto/x509, 1.26.
 """
@@ -14,13 +14,13 @@ from collections.abc import Iterator
 
 __all__ = ["blocks", "certificates", "problem"]
 
-# A block: from the last BEGIN line before an END line to that. The lines have nothing but the marks and the kind.
+# A block reaches from the last BEGIN line before an END line to that END line. These lines have only the marks and the kind.
 _BEGIN, _END, _DASHES = b"-----BEGIN ", b"\n-----END ", b"-----"
 _SEQUENCE, _BIT_STRING = 0x30, 0x03
 
 
 def problem(bundle: bytes) -> str:
-    """'' for an empty bundle, which means the system's certificates."""
+    """What is wrong with a bundle; '' if nothing is, also for an empty one, which means the system's certificates."""
     if not bundle:
         return ""
     first, end = "", 0
@@ -44,7 +44,7 @@ def certificates(bundle: bytes) -> Iterator[bytes]:
 
 
 def blocks(bundle: bytes) -> Iterator[tuple[bytes, bool, bytes, int]]:
-    """Kind, whether it has headers, content and end of each block of PEM that can be read."""
+    """Each PEM block that can be read: its kind, whether it has headers, its content, and the position after it."""
     at = 0
     while (end := bundle.find(_END, at)) >= 0:
         trailer = end + len(_END)
@@ -56,7 +56,7 @@ def blocks(bundle: bytes) -> Iterator[tuple[bytes, bool, bytes, int]]:
 
 
 def _block(bundle: bytes, at: int, end: int) -> tuple[bytes, bool, bytes, int] | None:
-    """The block that ends with the mark at `end`, and begins at or after `at`."""
+    """The block whose END line begins at `end`, and whose BEGIN line is at or after `at`; None if it can't be read."""
     begin = bundle.rfind(_BEGIN, at, end)
     if begin < 0 or (begin > at and bundle[begin - 1] != ord("\n")):
         return None
@@ -68,7 +68,7 @@ def _block(bundle: bytes, at: int, end: int) -> tuple[bytes, bool, bytes, int] |
         if b":" not in header:
             break
         content = after
-    # There is an empty line after headers.
+    # Headers must be followed by an empty line.
     if first == kind or (content > end and content > start):
         return None
     last, behind = _line(bundle, end + len(_END))
@@ -82,14 +82,14 @@ def _block(bundle: bytes, at: int, end: int) -> tuple[bytes, bool, bytes, int] |
 
 
 def _line(bundle: bytes, at: int) -> tuple[bytes, int]:
-    """The line that begins there, without blanks at its end, and where the next one begins."""
+    """The line that begins at `at`, without blanks at its end, and the position of the next one."""
     end = bundle.find(b"\n", at)
     end, after = (len(bundle), len(bundle)) if end < 0 else (end, end + 1)
     return bundle[at:end].removesuffix(b"\r").rstrip(b" \t"), after
 
 
 def _malformed(der: bytes) -> str:
-    """What Go's x509 says of a certificate whose outer form is wrong: SEQUENCE { tbs, algorithm, signature }."""
+    """The error of Go's x509 for a certificate that is no SEQUENCE { tbs, algorithm, signature }; '' if it is one."""
     outer = _element(der, _SEQUENCE)
     if outer is None:
         return "malformed certificate"

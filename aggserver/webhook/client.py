@@ -1,7 +1,7 @@
 """Webhooks: POST of a review to a webhook, over connections that are kept open.
 
-Timeouts cover everything: waiting for a connection, the name's resolution, TLS, redirects, the response's body. The number of
-connections to one webhook is bounded, so that one that hangs does not use up those of others, and so is the size of a response.
+Timeouts cover everything: waiting for a connection, DNS, TLS, redirects, the response's body. The number of connections to one
+webhook is limited, so that a webhook that hangs does not use up those of others. The size of a response is limited, too.
 Errors of the HTTP library become WebhookError here, with the text of upstream's client.
 Source: k8s.io/apiserver pkg/util/webhook/client.go; k8s.io/client-go rest/request.go, v0.36.3; Go's net/http client.go, 1.26.
 """
@@ -33,8 +33,8 @@ __all__ = ["MAX_RESPONSE_BYTES", "WebhookError", "Webhooks"]
 # For an answer to a review of one object. Objects have at most 3 MiB, and a patch that replaces one is sent as base64.
 MAX_RESPONSE_BYTES = 8 * 2**20
 
-# Connections to one webhook, and to all of them together. A webhook that hangs holds those of its own for up to 30 s, so it takes
-# more than 32 such webhooks to make others wait.
+# Connections to one webhook, and to all of them together. A webhook that hangs holds up to 32 of them for up to 30 s, so 32 such
+# webhooks are needed to make others wait.
 MAX_CONNECTIONS_PER_WEBHOOK = 32
 MAX_CONNECTIONS = 1024
 
@@ -43,7 +43,7 @@ IDLE_SECONDS = 50.0
 
 # Trusted certificates are parsed once for each caBundle. As many bundles are kept as upstream keeps clients.
 MAX_CONTEXTS = 200
-# CA bundles above this many bytes are read in a thread: it takes milliseconds, and other requests must not wait.
+# CA bundles above this many bytes are parsed in a thread, since that takes milliseconds.
 _LONG_BUNDLE = 64 * 1024
 
 # As Go's http.Client and client-go have them.
@@ -57,7 +57,7 @@ _NOT_READ = "unexpected error when reading response body. Please retry. Original
 class Webhooks:
     """The client for all webhooks of a server. Must be created on the event loop that uses it.
 
-    environment: has the proxy for URLs. Services are dialled directly.
+    environment: names the proxy for URLs. Services are dialled directly.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Webhooks:
     ) -> bytes:
         """The body of the response to a POST of `body`, which is JSON. timeout: in seconds. Raises WebhookError.
 
-        identity: what this server proves to be to the webhook, but not to one that it redirects to.
+        identity: this server's credentials for the webhook. They are not sent to a server that it redirects to.
         """
         try:
             url = request_url(config, timeout)
@@ -185,8 +185,7 @@ class Webhooks:
                     trace_request_ctx=exchange,
                 )
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientConnectionResetError) as error:
-                # The webhook had closed a connection that was kept open, as it may, just when the request was sent. Go's client
-                # sends it again, too.
+                # The webhook closed an idle connection just when the request was sent on it. Go's client sends it again, too.
                 if not exchange.is_reused:
                     raise exchange.error(_plain(error, url, server_name)) from error
             except (aiohttp.ClientError, OSError) as error:
@@ -216,7 +215,9 @@ def _made(bundle: bytes, identity: WebhookIdentity) -> ssl.SSLContext:
 
 
 class _Exchange:
-    """One call: the request that is sent now. is_reused: over a connection that was open before. is_reading: the response."""
+    """One call, with its present URL and method. is_reused: whether the connection was open before the request. is_reading:
+    whether the response is being read.
+    """
 
     def __init__(self, url: str) -> None:
         self._first = url
@@ -234,7 +235,7 @@ class _Exchange:
         if not keep_method:
             self.method = "GET"
         self.url = urljoin(self.url, target)
-        # Upstream follows all redirects; here objects, and what their senders may read, are never sent unencrypted.
+        # Upstream follows all redirects; here objects are never sent unencrypted.
         if not self.url.startswith("https://"):
             raise self.error("redirects are followed only to https")
 
@@ -254,7 +255,7 @@ async def _mark_reused(_: aiohttp.ClientSession, context: SimpleNamespace, __: a
 
 
 def _trusting(bundle: bytes) -> ssl.SSLContext:
-    """A context that trusts these certificates, which may be those of servers, or the system's."""
+    """A context that trusts these certificates, also those that are no CA's, or the system's for an empty bundle."""
     # Not ssl.create_default_context: since 3.13 it refuses certificates that Go accepts.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -283,7 +284,7 @@ async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
 
 
 def _show(context: ssl.SSLContext, identity: WebhookIdentity) -> None:
-    """Let the context show the client certificate. The library reads it from a file only. Raises WebhookError."""
+    """Add the client certificate to the context. `ssl` reads it only from a file. Raises WebhookError."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(identity.certificate + b"\n" + identity.key)
         file.flush()
@@ -294,7 +295,7 @@ def _show(context: ssl.SSLContext, identity: WebhookIdentity) -> None:
 
 
 def _authorization(identity: WebhookIdentity) -> str:
-    """The header's value. A token's file is read each time, since it is small, and may be replaced. Raises WebhookError."""
+    """The Authorization header. A token file is read for each call, since it may be replaced. Raises WebhookError."""
     if identity.token_file is None:
         return identity.authorization
     try:
@@ -304,7 +305,7 @@ def _authorization(identity: WebhookIdentity) -> str:
 
 
 def _plain(error: Exception, url: URL, server_name: str | None) -> str:
-    """The reason in Go's words."""
+    """The reason of an error of the HTTP library, as Go's client words it."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return _certificate(error.certificate_error, server_name or url.host or "")
     if isinstance(error, aiohttp.ClientConnectorDNSError):

@@ -58,12 +58,12 @@ def _url(text: str, path: Path) -> Errors:
 
 
 def _user(user: str) -> str:
-    """As Go writes the user and the password of a URL, which it has decoded."""
+    """The user and password of a URL as Go prints them: decoded and encoded again."""
     return ":".join(quote_from_bytes(unquote_to_bytes(part), safe="$&+,;=") for part in user.split(":", 1))
 
 
 def _service(service: JSONMapping, path: Path) -> Errors:
-    # Upstream passes name and namespace in the wrong order, so the error names the other one.
+    # Upstream passes name and namespace in the wrong order, so an error about one has the path of the other.
     for name, other in (("namespace", "name"), ("name", "namespace")):
         if not service.get(name):
             yield required(path.child(other))
@@ -91,7 +91,9 @@ def _service_path(text: str, path: Path) -> Errors:
 
 
 def review_versions(versions: Sequence[str], path: Path, *, strict: bool, none: str = "") -> Errors:
-    """strict: whether one of `REVIEW_VERSIONS` must be among them. none: the detail of the error if there are none."""
+    """The errors of a webhook's review versions. strict: whether one of `REVIEW_VERSIONS` is required. none: the detail of the
+    error if the list is empty.
+    """
     if not versions:
         yield required(path, none)
         return

@@ -44,7 +44,7 @@ class ClientConfig:
 
 
 def request_url(config: ClientConfig, timeout: float) -> str:
-    """The URL of a call, which ends with the time that the server waits for an answer: `https://host/convert?timeout=30s`.
+    """The URL of a call, with the time that this server waits for the answer: `https://host/convert?timeout=30s`.
 
     A path is cleaned as Go's path.Join does it: `/convert/` becomes `/convert`. timeout: in seconds. Raises ValueError for a URL
     that can't be parsed, and for a config without one.
@@ -62,7 +62,7 @@ def request_url(config: ClientConfig, timeout: float) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Go's text of a duration from a millisecond on: `500ms`, `30s`, `1m30s`."""
+    """A duration as Go prints it, rounded to milliseconds: `500ms`, `30s`, `1m30s`."""
     milliseconds = round(seconds * 1000)
     if milliseconds < 1000:
         return f"{milliseconds}ms"

@@ -1,7 +1,7 @@
-"""Identities: what this server proves to be to webhooks, by their host, from the users of a kubeconfig.
+"""Identities: this server's credentials for webhooks, by their host, from the users of a kubeconfig.
 
 The name of a user is a host, with a port unless that is 443: `hook.team.svc`, `hook.team.svc:8443`, `*.team.svc`, or `*` for all.
-The most exact name counts; without one, the user of the current context. Relative file names are relative to the kubeconfig.
+The most specific name applies; without one, the user of the current context. Relative file names are relative to the kubeconfig.
 Source: k8s.io/apiserver pkg/util/webhook/authentication.go (defaultAuthenticationInfoResolver), v0.36.3.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["NOBODY", "Identities", "WebhookIdentity"]
 
 @dataclass(frozen=True, slots=True)
 class WebhookIdentity:
-    """authorization: the header's value, '' for none. certificate, key: PEM; empty for none.
+    """Credentials. authorization: the header's value, '' for none. certificate, key: PEM; empty for none.
 
     token_file: holds the bearer token, and is replaced from time to time.
     """
@@ -34,7 +34,7 @@ NOBODY = WebhookIdentity()
 
 
 class Identities:
-    """users: by the names that the kubeconfig has for them. default: of those without a name that fits."""
+    """Finds the credentials for a webhook. users: by their names in the kubeconfig. default: if no name fits."""
 
     def __init__(self, users: Mapping[str, WebhookIdentity], default: WebhookIdentity = NOBODY) -> None:
         self._users = dict(users)
@@ -42,7 +42,7 @@ class Identities:
 
     @classmethod
     def of_kubeconfig(cls, config: Any, folder: Path) -> Identities:
-        """config: the decoded file. folder: which the file is in. Raises ValueError and OSError."""
+        """Read a kubeconfig. config: the decoded file. folder: the one it is in. Raises ValueError and OSError."""
         if not isinstance(config, dict):
             raise ValueError("a kubeconfig must be a mapping")
         users = {entry["name"]: _identity(entry.get("user") or {}, folder) for entry in config.get("users") or ()}
@@ -57,7 +57,7 @@ class Identities:
 
 
 def _names(host: str) -> list[str]:
-    """The host itself, then with a star in the place of its first labels."""
+    """The names of users that fit a host, the most specific first: the host, then with a star for its first labels."""
     labels = host.split(".")
     return [host, *(f"*.{'.'.join(labels[at:])}" for at in range(1, len(labels)))]
 
@@ -83,7 +83,7 @@ def _identity(user: Mapping[str, Any], folder: Path) -> WebhookIdentity:
 
 
 def _content(user: Mapping[str, Any], member: str, folder: Path) -> bytes:
-    """Of a file, or what is given as data in its place."""
+    """The content of the file that a member names, or the data given in its place; empty for neither."""
     if data := user.get(f"{member}-data"):
         try:
             return base64.b64decode(data, validate=True)

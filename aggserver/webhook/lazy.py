@@ -1,6 +1,6 @@
-"""LazyWebhooks: `Webhooks` of client.py, made at the first call.
+"""LazyWebhooks: `Webhooks` of client.py, created at the first call.
 
-Importing the HTTP library takes a third of a start, and most servers call no webhook.
+Importing the HTTP library takes a third of the time of a start, and most servers call no webhook.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["LazyWebhooks"]
 
 
 class LazyWebhooks:
-    """Parameters: as of `Webhooks`."""
+    """Parameters: see `Webhooks`."""
 
     def __init__(self, resolver: ServiceResolver, user_agent: str) -> None:
         self._resolver = resolver

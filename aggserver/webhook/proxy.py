@@ -1,7 +1,7 @@
-"""The proxy for a URL, as the environment names it: HTTPS_PROXY, and NO_PROXY for what needs none.
+"""The proxy for a URL, from the environment: HTTPS_PROXY, and NO_PROXY for hosts that need none.
 
-NO_PROXY has hosts, `.domains`, addresses and CIDRs, each of them also with a port, and `*` for all. A name stands for itself and
-for all names below it. This machine never needs a proxy.
+NO_PROXY lists hosts, `.domains`, addresses and CIDRs, all but CIDRs also with a port, and `*` for all. A host stands for itself
+and its subdomains. The loopback interface never needs a proxy.
 Pure. Source: Go's golang.org/x/net/http/httpproxy.
 """
 

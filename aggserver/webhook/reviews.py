@@ -19,18 +19,18 @@ from aggserver.scheme.types import Type
 
 __all__ = ["decode_review"]
 
-# YAML takes a millisecond for 8 KB, and no webhook sends it. Larger texts are what they start with: no JSON.
+# Parsing YAML takes a millisecond for 8 KB, and no webhook sends it. Larger bodies are an error, as invalid JSON.
 _MAX_YAML_BYTES = 64 * 1024
 
-# Where upstream makes its scheme, which errors name.
+# Upstream's errors name the place in its code where the scheme is made.
 _SCHEME = '"pkg/runtime/scheme.go:111"'
 
 
 def decode_review(body: bytes, api_version: str, kind: str, types: Mapping[str, Type]) -> JSONObject:
-    """The object in an answer, as it is written: it may lack kind and version, which are then taken for those asked for.
+    """The review in an answer. It may lack apiVersion and kind, which then count as those of the request.
 
-    api_version, kind: of the review that is expected. types: of this kind, by the versions that Go's client knows. Members have
-    the types of these; unknown members may have any. Raises ValueError.
+    api_version, kind: of the review that is expected. types: of this kind, by the versions that Go's client knows. Members of
+    the result have these types; unknown members may have any. Raises ValueError.
     """
     value = _value(body)
     review: JSONObject = {} if value is None else value

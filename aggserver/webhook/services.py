@@ -11,7 +11,7 @@ __all__ = ["MappedServices"]
 
 
 class MappedServices:
-    """addresses: host and port by (namespace, name). otherwise: is asked for other services, if there is one."""
+    """A ServiceResolver. addresses: host and port by (namespace, name). otherwise: resolves other services, if given."""
 
     def __init__(self, addresses: Mapping[tuple[str, str], tuple[str, int]], otherwise: ServiceResolver | None = None) -> None:
         self._addresses = addresses

@@ -1,7 +1,7 @@
 """Match conditions: expressions that must all be true for a webhook or a policy to be meant for a request.
 
-A condition that is false decides, whatever the errors of others. Without one, errors count by the failure policy: with Fail the
-request fails, with Ignore it goes on as if the condition was false. Pure.
+A condition that is false decides, whatever the errors of others. If none is false, errors are handled by the failure policy: with
+Fail the request fails, with Ignore it goes on as if the condition was false. Pure.
 Source: k8s.io/apiserver pkg/admission/plugin/webhook/matchconditions/matcher.go, v0.36.3.
 """
 
@@ -26,7 +26,7 @@ class MatchConditionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MatchConditions:
-    """The conditions in order. is_ignored: whether errors are (failurePolicy Ignore). variables: of the policy."""
+    """The conditions in order. is_ignored: whether errors are ignored (failurePolicy Ignore). variables: of the policy."""
 
     conditions: tuple[Expression, ...]
     is_ignored: bool
@@ -34,19 +34,19 @@ class MatchConditions:
 
     @classmethod
     def of_webhook(cls, conditions: Sequence[Mapping[str, Any]]) -> MatchConditions:
-        """Compile those of an entry of `webhooks`. Takes about 10 us for each character."""
+        """Compile the matchConditions of a webhook. Takes about 10 us for each character."""
         return cls.compiled(Compiler(has_params=False, has_variables=False), {"matchConditions": conditions})
 
     @classmethod
     def compiled(cls, compiler: Compiler, spec: Mapping[str, Any]) -> MatchConditions:
-        """spec: of a policy."""
+        """Compile the matchConditions of a policy. spec: of the policy."""
         conditions: Sequence[Mapping[str, Any]] = spec.get("matchConditions") or ()
         expressions = tuple(compiler.expression(each.get("expression") or "", (BOOL,)) for each in conditions)
         return cls(expressions, spec.get("failurePolicy") == "Ignore", compiler.variables)
 
     def results(self, inputs: Inputs, params: JSONObject | None = None) -> list[bool | Exception]:
-        """For each condition whether it holds, or the error of its evaluation. If the budget is exceeded, only that error,
-        even if one does not hold. Raises UnansweredError of the inputs.
+        """For each condition whether it holds, or the error of its evaluation. If the budget is exceeded, only that error, even
+        if a condition does not hold. Raises UnansweredError of the inputs.
         """
         if not self.conditions:
             return []

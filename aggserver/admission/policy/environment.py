@@ -1,7 +1,7 @@
 """Environment: the variables of the expressions of a policy, their types, and their values for one request.
 
-The values are the objects of the request as they are, without conversion: `object`, `oldObject` and `params` are of dynamic type,
-the others have the types below, by which only the check of an expression goes. Pure.
+The values are the objects of the request as they are, without conversion: `object`, `oldObject` and `params` are of dynamic type;
+the others have the types below, which only the type check of an expression uses. Pure.
 Source: k8s.io/apiserver pkg/admission/plugin/cel/{compile,activation,condition}.go, pkg/cel/mutation, v0.36.3.
 """
 
@@ -133,24 +133,24 @@ def declared(*, has_params: bool, has_authorizer: bool, has_variables: bool) -> 
 
 
 class UnansweredError(Exception):
-    """An expression needs the answer to a check that nobody has asked yet. No CELError, so that it ends the evaluation."""
+    """An expression needs the authorizer's answer to a check, which is not known yet. No CELError, so it ends the evaluation."""
 
     def __init__(self, check: authz.Check) -> None:
         super().__init__(str(check))
         self.check = check
 
 
-# The checks of one request that were asked so far.
+# The checks of one request that the authorizer has answered so far.
 Answers = dict[authz.Check, authz.Decision]
 
 
 @dataclass(slots=True)
 class Inputs:
-    """What expressions are about: a request, its objects in the version of `target`, and its namespace (None if it has none).
+    """What expressions read: a request, its objects in the version of `target`, and its namespace (None if it has none).
 
-    answers: to the checks of expressions; where one is missing, evaluation raises UnansweredError. patience: the cost at which
-    the evaluation of a list of expressions ends with OutOfPatienceError; None for no limit but upstream's. is_given_up: whether
-    nobody waits for the result any more; it ends likewise.
+    answers: to the checks of expressions; if one is missing, evaluation raises UnansweredError. patience: the cost at which
+    the evaluation of a list of expressions ends with PolicyOutOfPatienceError; None for upstream's limits only. is_given_up:
+    whether nobody waits for the result any more, which ends the evaluation with the same error.
     """
 
     attributes: Attributes
@@ -164,13 +164,13 @@ class Inputs:
     _request: JSONObject | None = None
 
     def for_conditions(self) -> Inputs:
-        """The same for match conditions, which do not see the namespace, and the resource as it was requested."""
+        """The inputs for match conditions, which see the resource as it was requested, and no namespace."""
         info = self.attributes.resource
         target = self.target._replace(group=info.group, version=info.version, resource=info.resource)
         return replace(self, target=target, namespace=None, _request=None)
 
     def values(self, params: JSONObject | None, *, has_authorizer: bool) -> dict[str, Any]:
-        """The variables by name. Names that are not declared can't be used, so all are here but the authorizer."""
+        """The values of the variables by name: all but perhaps the authorizer, since no expression can use undeclared ones."""
         if self._request is None:
             self._request = _request(self.attributes, self.target)
         found: dict[str, Any] = {
@@ -233,6 +233,6 @@ _OPTIONS = {CREATE: "CreateOptions", DELETE: "DeleteOptions"}
 
 
 def _options(attributes: Attributes) -> JSONObject:
-    """Those of a patch are UpdateOptions too, which have no `force`."""
+    """The options of the request as JSON. The options of a patch become UpdateOptions, which have no `force`."""
     found = {key: value for key, value in attributes.options.items() if key != "force"}
     return found | {"kind": _OPTIONS.get(attributes.operation, "UpdateOptions"), "apiVersion": "meta.k8s.io/v1"}

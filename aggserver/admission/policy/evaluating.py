@@ -1,7 +1,7 @@
-"""Evaluating: runs the expressions about a request to their end, with answers of the authorizer, in a thread if they take long.
+"""Evaluating: runs the expressions of a policy or webhook, asks the authorizer for them, and uses a thread if they take long.
 
-An expression that needs the answer to a check ends with UnansweredError; the authorizer is asked, and all is evaluated again with
-the answer. Their cost limits the number of checks to three in an expression. What costs much is evaluated in a thread.
+An expression that needs the answer to a check ends with UnansweredError. Then the authorizer is asked, and all expressions are
+evaluated again with the answer. The cost of a check limits their number to three in an expression.
 `WebhookConditions` are the match conditions of webhooks.
 """
 
@@ -25,18 +25,18 @@ __all__ = ["Authorize", "WebhookConditions", "evaluated"]
 
 T = TypeVar("T")
 
-# The decision about a check, for the user of the attributes or the service account that the check names. If there is none, the
+# Decides a check, for the user of the attributes or the service account that the check names. If the authorizer fails, the
 # decision has the error.
 Authorize = Callable[[Attributes, Check], Awaitable[Decision]]
 
 # Units of CEL cost that a list of expressions may spend on the event loop; if it needs more, it is evaluated again in a thread.
 _PATIENCE = 10_000
-# So many threads, that slow policies do not take those that others need.
+# Threads of their own, so that slow policies do not occupy those that other work needs.
 _SLOW = Workers(2, "policies")
 
 
 async def evaluated(compute: Callable[[Inputs], T], inputs: Inputs, authorize: Authorize) -> T:
-    """What `compute` makes of the inputs, to whose answers those of the authorizer are added. Raises what `compute` raises."""
+    """The result of `compute` for the inputs, to which the authorizer's answers are added. Raises what `compute` raises."""
     inputs.patience, inputs.is_given_up = _PATIENCE, None
     while True:
         try:
@@ -57,13 +57,13 @@ async def _in_thread(compute: Callable[[Inputs], T], inputs: Inputs) -> T:
 
 
 class WebhookConditions:
-    """`compile` is a `webhook_configurations.CompileConditions`."""
+    """Compiles the matchConditions of webhooks. `compile` is a `webhook_configurations.CompileConditions`."""
 
     def __init__(self, authorize: Authorize) -> None:
         self._authorize = authorize
 
     def compile(self, conditions: Sequence[JSONObject]) -> Conditions:
-        """They are compiled, in a thread, when they are first evaluated."""
+        """The function that evaluates the conditions. It compiles them, in a thread, at its first call."""
         found: list[MatchConditions] = []
         compiling = asyncio.Lock()
 

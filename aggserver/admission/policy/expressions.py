@@ -44,19 +44,19 @@ BUDGET = 10_000_000
 MATCH_BUDGET = 2_500_000
 
 
-# The characters of an error's text that are kept. It may quote any value, and upstream keeps all of it.
+# Characters of an error's text that are kept. The text may quote any value; upstream keeps all of it.
 _LONGEST_ERROR = 10 * 1024
-# Characters and elements of all variables of a policy, which are kept as long as its expressions are evaluated. Upstream has no
-# limit; here more of them count as exceeding the budget.
+# Characters and elements in the values of all variables of a policy, which are kept while its expressions are evaluated. Upstream
+# has no limit; here larger values count as exceeding the budget.
 _MOST_KEPT = 8 * 1024 * 1024
 
 
 class PolicyOutOfPatienceError(Exception):
-    """The expressions cost more than their caller wants to wait for, or nobody waits any more. Nothing is known of them."""
+    """The expressions cost more than their caller wants to wait for, or nobody waits any more. There is no result."""
 
 
 class OutOfBudgetError(Exception):
-    """No further expression of the list is evaluated."""
+    """The budget of a list of expressions is used up: no further one is evaluated."""
 
     def __init__(self) -> None:
         super().__init__("validation failed due to running out of cost budget, no further validation rules will be run")
@@ -64,7 +64,7 @@ class OutOfBudgetError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """source: as written. program: None if there is an `error` instead. type: of its value, dyn if it has an error."""
+    """A compiled expression. source: as written. program: None if there is an `error`. type: of its value; dyn on error."""
 
     source: str
     program: Program | None = None
@@ -73,7 +73,7 @@ class Expression:
 
 
 class Result(NamedTuple):
-    """value: None if there is an error. error: '' if there is none."""
+    """The result of an expression. value: None if there is an error. error: '' if there is none."""
 
     value: Any
     error: str = ""
@@ -99,7 +99,7 @@ class Compiler:
     def expression(
         self, source: str, wanted: tuple[Type, ...] | None, *, has_authorizer: bool = True, makes_patches: bool = False
     ) -> Expression:
-        """wanted: the types its value may have; None for any."""
+        """Compile an expression. wanted: the types its value may have; None for any."""
         variables = declared(has_params=self._has_params, has_authorizer=has_authorizer, has_variables=self._has_variables)
         # The fields are copied: a variable added later is not known to this expression.
         types = Types(dict(self._fields), makes_patches=makes_patches)
@@ -119,7 +119,7 @@ class Compiler:
 
 
 def type_text(type_: Type) -> str:
-    """As Go's %v prints a type: by the name that `type(x)` has."""
+    """A type as Go's %v prints it: by the name that `type(x)` has."""
     name = type_.runtime_name or type_.name
     return f"{name}({', '.join(map(type_text, type_.parameters))})" if type_.parameters else name
 
@@ -163,7 +163,7 @@ class Evaluation:
         self._values["variables"] = _Variables(self) if variables else {}
 
     def run(self, expression: Expression) -> Result:
-        """Raises OutOfBudgetError, PolicyOutOfPatienceError, and UnansweredError of the inputs."""
+        """Evaluate an expression. Raises OutOfBudgetError, PolicyOutOfPatienceError and UnansweredError."""
         if expression.program is None:
             return Result(None, f"compilation error: {expression.error}")
         if self._is_given_up is not None and self._is_given_up():
@@ -187,11 +187,11 @@ class Evaluation:
 
     @property
     def allowance(self) -> int:
-        """What may still be charged."""
+        """The cost that may still be charged."""
         return self.left if self._patience is None else min(self.left, self._patience)
 
     def charge(self, cost: int) -> None:
-        """For work with a value that an expression has made. Raises OutOfBudgetError and PolicyOutOfPatienceError."""
+        """Charge work with an expression's value to the budget. Raises OutOfBudgetError and PolicyOutOfPatienceError."""
         self._wait(cost)
         self._spend(cost)
 
@@ -232,7 +232,7 @@ class Evaluation:
 
 
 class _Variables(dict[str, Any]):
-    """The value of `variables`: computes each when it is first read, and remembers it, or its error."""
+    """The value of `variables`: computes each variable when it is first read, and remembers its value or its error."""
 
     __slots__ = ("_errors", "_evaluation")
 
@@ -252,7 +252,7 @@ class _Variables(dict[str, Any]):
         return value
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Compute it too: `has(variables.x)` reads the variable."""
+        """Computes the variable too, since `has(variables.x)` reads it."""
         try:
             return self[name]
         except KeyError:

@@ -1,7 +1,7 @@
-"""Hooks: the policies that have bindings, as they are looked up for a request, and the params of a binding.
+"""Hooks: looks up the policies that have bindings for a request, and the params of a binding.
 
-`Hooks` is made of one state of policies and bindings, and gives those that can match a resource; so what is about other resources
-costs a write nothing. A policy is compiled when a request first matches it, and not again while it stays the same. Pure.
+`Hooks` is made from one state of policies and bindings, and finds those that can match a resource, so that policies about other
+resources cost a write nothing. A policy is compiled when a request first matches it, and again only after it changed. Pure.
 Source: k8s.io/apiserver pkg/admission/plugin/policy/generic/{policy_source,policy_matcher,policy_dispatcher}.go, v0.36.3.
 """
 
@@ -46,7 +46,7 @@ _EVERYTHING = Criteria.of_resources({"namespaceSelector": {}, "objectSelector": 
 
 
 class Binding:
-    """criteria: None if it has no matchResources, and so matches what its policy matches."""
+    """A binding. criteria: None without matchResources, so that it matches what its policy matches."""
 
     __slots__ = ("criteria", "obj", "problem")
 
@@ -80,13 +80,13 @@ class Hook(Generic[C]):
         return self._compiled is not None
 
     def compiled(self) -> C:
-        """Compiles at the first call. Several threads may do so at the same time, with the same result."""
+        """The compiled policy. The first call compiles it; several threads may do so at the same time, with the same result."""
         if self._compiled is None:
             self._compiled = self._compile(self.obj.get("spec") or {})
         return self._compiled
 
     def keep(self, before: Hook[C] | None) -> None:
-        """Take over what was compiled before, if the policy is the same."""
+        """Take over what was compiled before, if the spec is the same."""
         if before is not None and before.obj.get("spec") == self.obj.get("spec"):
             self._compiled = before._compiled
 
@@ -98,7 +98,7 @@ def _selector_problem(resources: Mapping[str, Any]) -> str:
     return ""
 
 
-# Policies, each with the bindings of it that may match.
+# Policies, each with those of its bindings that may match.
 Bound = tuple[tuple[Hook[C], tuple[Binding, ...]], ...]
 
 # Resources in namespaces for which `Hooks.within` is remembered.
@@ -130,8 +130,8 @@ class Hooks(Generic[C]):
         self._within: dict[tuple[str, str, str, str], Bound[C]] = {}
 
     def of(self, info: ResourceInfo, objects: ResourceObjects) -> Bound[C]:
-        """Those that may match requests for the resource, each with its bindings that may. Answers are remembered: there are as
-        many as resources that are served. objects: those of the resource.
+        """The policies that may match requests for the resource, each with its bindings that may. Results are remembered, at most
+        one for each served resource. objects: those of the resource.
         """
         found = self._found.get((info.group, info.resource))
         if found is None:
@@ -139,7 +139,7 @@ class Hooks(Generic[C]):
         return found
 
     def within(self, info: ResourceInfo, objects: ResourceObjects, namespace: JSONObject) -> Bound[C]:
-        """The same for objects in a namespace, without what its labels rule out. Remembered for each state of the namespace."""
+        """Like `of`, without what the namespace's labels rule out. Results are remembered for each state of the namespace."""
         metadata = namespace["metadata"]
         key = info.group, info.resource, metadata.get("uid") or "", metadata.get("resourceVersion") or ""
         found = self._within.get(key)
@@ -180,7 +180,7 @@ def _name(obj: JSONObject) -> str:
 def collect_params(
     param_kind: Mapping[str, Any] | None, ref: Mapping[str, Any] | None, params: Params | None, namespace: str
 ) -> list[JSONObject | None]:
-    """The params to evaluate a policy with, one after another; [None] if it is evaluated once without, [] if not at all.
+    """The params to evaluate a policy with, one after another; [None] to evaluate it once without params, [] if not at all.
 
     ref: the paramRef of the binding. params: of the kind; None where there is neither kind nor ref. namespace: of the request.
     Raises PolicyError.
@@ -219,5 +219,5 @@ def _referred(ref: Mapping[str, Any], params: Params, namespace: str) -> list[JS
 
 
 def _with_kind(param: JSONObject, kind: Mapping[str, Any]) -> JSONObject:
-    """Items of a list have no apiVersion and kind of their own."""
+    """The object with apiVersion and kind, which items of a list do not have."""
     return param if param.get("kind") else {"apiVersion": kind.get("apiVersion"), "kind": kind.get("kind"), **param}

@@ -1,7 +1,7 @@
 """Mutating policies: how a MutatingAdmissionPolicy changes an object, and when it is invoked again.
 
 `CompiledMutatingPolicy` is compiled once; `mutate` makes the object that one of its mutations asks for. `Invocations` remembers
-which policies were invoked, between the two rounds of a chain. `Refusals` gathers errors, which refuse the request in the end.
+between the two rounds of a chain which policies were invoked. `Refusals` gathers the errors for which the request is refused.
 Pure.
 Source: k8s.io/apiserver pkg/admission/plugin/policy/mutating/{compilation,dispatcher,reinvocationcontext}.go,
 pkg/admission/plugin/policy/generic/policy_dispatcher.go, v0.36.3.
@@ -47,7 +47,7 @@ class CompiledMutatingPolicy:
 
 
 def compile_policy(spec: Mapping[str, Any]) -> CompiledMutatingPolicy:
-    """spec: of a MutatingAdmissionPolicy. Takes about 10 us for each character of its expressions."""
+    """Compile the spec of a MutatingAdmissionPolicy. Takes about 10 us for each character of its expressions."""
     compiler = Compiler(has_params=spec.get("paramKind") is not None)
     for variable in spec.get("variables") or ():
         compiler.variable(variable.get("name") or "", variable.get("expression") or "")
@@ -69,10 +69,10 @@ def _mutation(compiler: Compiler, mutation: Mapping[str, Any]) -> Mutation:
 def mutate(
     policy: CompiledMutatingPolicy, mutation: Mutation, inputs: Inputs, params: JSONObject | None, atom: Atom, most_bytes: int
 ) -> Any:
-    """The changed object, which need not be one any more; the same object if nothing was changed. inputs: with an object.
-    most_bytes: what the expression may make, as JSON, and what the object may become.
+    """What the mutation makes of the object of the inputs, perhaps no object any more; the same object if nothing changed.
 
-    Raises MutationError, and OutOfPatienceError and UnansweredError of the inputs.
+    most_bytes: the limit for the expression's value and for the changed object, each as JSON.
+    Raises MutationError, PolicyOutOfPatienceError and UnansweredError.
     """
     assert inputs.obj is not None
     expression = mutation.expression
@@ -94,7 +94,7 @@ def mutate(
 
 
 def _count(value: Any, evaluation: Evaluation, most_bytes: int, what: str) -> None:
-    """Charge for each element. Raises MutationError, OutOfBudgetError and OutOfPatienceError."""
+    """Charge one unit of cost for each element. Raises MutationError, OutOfBudgetError and PolicyOutOfPatienceError."""
     found = extent(value, most_bytes, evaluation.allowance)
     if found.bytes > most_bytes:
         raise MutationError(f"{what} would be larger than {most_bytes} bytes")
@@ -115,7 +115,7 @@ class Invocation(NamedTuple):
 
 @dataclass(slots=True)
 class Invocations:
-    """What was invoked in the first round, and what has to be again in the second.
+    """What was invoked in the first round, and what has to be invoked again in the second.
 
     output: the object as the last round of this plugin has left it.
     """
@@ -125,16 +125,16 @@ class Invocations:
     _again: set[Invocation] = field(default_factory=set, init=False)
 
     def changed(self) -> None:
-        """The object has changed: those that were invoked before and want it are invoked again."""
+        """The object has changed: policies invoked so far whose reinvocationPolicy asks for it are due again."""
         self._again |= self._reinvocable
         self._reinvocable = set()
 
     def invoked(self, invocation: Invocation) -> None:
-        """For policies that are reinvoked."""
+        """Remember the invocation of a policy that may be reinvoked."""
         self._reinvocable.add(invocation)
 
     def is_due(self, invocation: Invocation) -> bool:
-        """In the second round."""
+        """Whether the policy is invoked in the second round."""
         return invocation in self._again
 
 
@@ -153,7 +153,7 @@ class Refusals:
         self._add(policy, binding, f"failed to configure {'policy' if binding is None else 'binding'}: {why}", "")
 
     def failed(self, policy: JSONObject, binding: JSONObject, why: str) -> None:
-        """A mutation or match condition."""
+        """A mutation or match condition that failed."""
         self._add(policy, binding, why, "Invalid")
 
     def _add(self, policy: JSONObject, binding: JSONObject | None, why: str, reason: str) -> None:

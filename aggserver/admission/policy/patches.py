@@ -1,4 +1,4 @@
-"""Patches: applies what the expression of a mutation has made, a JSON patch or an apply configuration, to an object.
+"""Patches: applies the value of a mutation's expression, a JSON patch or an apply configuration, to an object.
 
 Errors are `MutationError` with upstream's text. Nothing is changed in place. Pure.
 Source: k8s.io/apiserver pkg/admission/plugin/policy/mutating/patch/{json_patch,smd}.go, pkg/cel/mutation/dynamic/objects.go,
@@ -32,7 +32,7 @@ class MutationError(Exception):
 
 
 def json_patch(obj: JSONObject, made: list[Any]) -> Any:
-    """made: the list of `JSONPatch{}` objects. Returns `obj` itself if a test failed. Raises MutationError."""
+    """The patched object; `obj` itself if a `test` failed. made: the list of `JSONPatch{}` values. Raises MutationError."""
     operations = [
         PatchOperation(
             op=each.get("op", ""),
@@ -60,7 +60,7 @@ def _patch_value(value: Any) -> Any:
 
 
 def apply_configuration(obj: JSONObject, made: Message, atom: Atom) -> JSONObject:
-    """atom: the type of the object. Raises MutationError."""
+    """The object merged with an apply configuration. atom: the type of the object. Raises MutationError."""
     _check_type_names(made)
     kind = {"apiVersion": obj["apiVersion"], "kind": obj["kind"]}
     try:
@@ -87,7 +87,7 @@ def _why(obj: JSONObject, atom: Atom, error: TypedError) -> str:
 
 
 def _atomics(path: str, value: Any, atom: Atom) -> Iterator[str]:
-    """The paths of atomic lists and maps, which a configuration would replace as a whole. Declared members only, as upstream."""
+    """The paths of atomic lists and maps, which a configuration must not set. Undeclared members are skipped, as upstream."""
     if isinstance(value, dict) and atom.map is not None:
         if atom.map.atomic:
             yield path
@@ -105,7 +105,7 @@ def _atomics(path: str, value: Any, atom: Atom) -> Iterator[str]:
 
 
 def _check_type_names(made: Message) -> None:
-    """`Object.spec{}` may only be the value of `spec`. Raises MutationError."""
+    """Check that the names of types fit: `Object.spec{}` may only be the value of `spec`. Raises MutationError."""
     if problems := list(_wrong_type_names(made, made.type_name)):
         raise MutationError(f"type mismatch: {chr(10).join(problems)}")
 
@@ -129,16 +129,16 @@ def _has_null(value: Any) -> bool:
 
 
 class _GoNull(float):
-    """Null in an apply configuration, which upstream does not take for null: it is of no type of a schema but that of numbers."""
+    """Null in an apply configuration: in upstream's type check, only a schema's numbers accept it."""
 
 
 _GO_NULL = _GoNull(0)
 
 
 def _json(value: Any, *, exact: bool = True, null: _GoNull | None = None) -> Any:
-    """exact: integers that JSON's floats can't hold become strings. null: what null becomes.
+    """A CEL value as JSON. exact: integers that JSON's floats can't hold become strings. null: what null becomes.
 
-    Raises ValueError for what JSON has no form of.
+    Raises ValueError for values that JSON can't represent.
     """
     match value:
         case None:

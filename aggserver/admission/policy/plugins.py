@@ -1,7 +1,7 @@
-"""ValidatingAdmissionPolicies and MutatingAdmissionPolicies: the plugins, which find what the policies need to know for a write.
+"""ValidatingAdmissionPolicies and MutatingAdmissionPolicies: the plugins, which collect the inputs of policies for a write.
 
 They match policies and bindings with the request, look up params and the namespace, convert the object to the version that a
-policy asks for, and ask the authorizer for the checks of its expressions. What the policies then say is decided by pure modules.
+policy asks for, and ask the authorizer for the checks of its expressions. The policies themselves are evaluated by pure modules.
 Compiling a policy takes milliseconds, and so is done in a thread, as is the evaluation of expressions that cost much.
 Source: k8s.io/apiserver pkg/admission/plugin/policy/generic/{plugin,policy_dispatcher}.go,
 pkg/admission/plugin/policy/{validating,mutating}/dispatcher.go, v0.36.3.
@@ -84,7 +84,7 @@ class _Reports(Protocol):
 
 @dataclass(slots=True)
 class _Request:
-    """A write, with what was found out about it so far."""
+    """A write, with what was looked up, converted and answered for it so far."""
 
     attributes: Attributes
     obj: JSONObject | None
@@ -102,7 +102,7 @@ class _Request:
         return await matches(criteria, attributes, self.obj, self.old, equivalents, self._labels)
 
     async def namespace(self) -> JSONObject | None:
-        """None for cluster-scoped objects. A Namespace has none, though the request names it as if it was in itself."""
+        """The namespace; None for cluster-scoped objects, also for a Namespace, though its request has a namespace."""
         attributes = self.attributes
         if not attributes.namespace or (attributes.kind, attributes.object_version) == ("Namespace", "v1"):
             return None
@@ -190,7 +190,7 @@ class _Plugin(Generic[C]):
         try:
             namespace = await request.namespace()
         except StatusError:
-            return found  # an error only if something else asks for the namespace
+            return found  # reported only if a policy needs the namespace
         return found if namespace is None else hooks.within(info, attributes.objects, namespace)
 
     def _request(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> _Request:
@@ -199,7 +199,7 @@ class _Plugin(Generic[C]):
     async def _matched(
         self, request: _Request, hook: Hook[C], bindings: tuple[Binding, ...], reports: _Reports
     ) -> AsyncIterator[_Matched]:
-        """The bindings of the policy that match, if it does itself."""
+        """The bindings of the policy that match, if the policy does."""
         policy = hook.obj
         try:
             target = None if hook.problem else await request.matches(hook.criteria)
@@ -370,8 +370,8 @@ class MutatingAdmissionPolicies(_Plugin[mutating.CompiledMutatingPolicy]):
 
 @dataclass(slots=True)
 class _Work:
-    """The object while policies change it. current: in each version in which one has. last: the version that was worked on last:
-    what was changed in another one is lost, as upstream.
+    """The object while policies change it. current: the changed object in each version in which a policy has changed it. last:
+    the version that was changed last; changes in other versions are lost, as upstream.
     """
 
     request: _Request
@@ -400,7 +400,7 @@ class _Work:
         return inputs.obj != before
 
     async def write_back(self, obj: JSONObject) -> bool:
-        """Make `obj` what the policies have made of it. Returns whether there was anything to do. Raises StatusError."""
+        """Write the policies' changes into `obj`. Returns whether there were any. Raises StatusError."""
         made = self.current.get(self.last)
         if made is None:
             return False
@@ -437,7 +437,7 @@ def _invocation(matched: _Matched, param: JSONObject | None) -> Invocation:
 
 
 def _as_object(made: Any) -> JSONObject:
-    """A copy of what a mutation has made, which shares nothing with the object before. Raises StatusError if it is none."""
+    """A deep copy of a mutation's result. Raises StatusError if it is no object or has no kind."""
     if not isinstance(made, dict):
         what = 'struct { APIVersion string "json:"apiVersion,omitempty""; Kind string "json:"kind,omitempty"" }'
         text = f"json: cannot unmarshal {json_kind(made)} into Go value of type {what}"

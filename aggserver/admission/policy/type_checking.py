@@ -1,7 +1,7 @@
 """Type checking: the warnings in the status of a ValidatingAdmissionPolicy, about expressions that do not fit the schemas.
 
 When a policy is evaluated, `object` and `params` are of dynamic type, since a policy may match any resource. Here they have the
-types of the resources that its rules name, one after another. What is found changes nothing of what the policy does. Pure.
+types of the resources that its rules name, one after another. The warnings do not change how the policy is evaluated. Pure.
 Source: k8s.io/apiserver pkg/admission/plugin/policy/validating/typechecking.go, v0.36.3.
 """
 
@@ -32,14 +32,14 @@ Schemas = Callable[[GroupVersionKind], Structural | None]
 
 
 class ExpressionWarning(NamedTuple):
-    """field_ref: spec.validations[0].expression. warning: for each kind that it does not fit, the errors of its compilation."""
+    """field_ref: such as spec.validations[0].expression. warning: the compilation errors for each kind that it does not fit."""
 
     field_ref: str
     warning: str
 
 
 def check_types(spec: Mapping[str, Any], kinds: Kinds, schemas: Schemas) -> list[ExpressionWarning]:
-    """spec: of the policy. Compiling takes about 10 us for each character, once for each kind."""
+    """The warnings for a policy. spec: of the policy. Takes about 10 us for each character of an expression and each kind."""
     environments = list(_environments(spec, kinds, schemas))
     warnings: list[ExpressionWarning] = []
     for index, validation in enumerate(spec.get("validations") or ()):
@@ -76,7 +76,7 @@ class _Provider:
 def _environments(spec: Mapping[str, Any], kinds: Kinds, schemas: Schemas) -> Iterator[tuple[GroupVersionKind, Environment]]:
     """The environment of the expressions for each kind with a known schema."""
     param_kind = _param_kind(spec)
-    # A type must not have the name of a variable, or `object.spec` would name the type of that field. Upstream appends the time.
+    # A type must not be called like a variable, or `object.spec` would name the type of a field. Upstream appends the time.
     params = None if param_kind is None else _declarations(schemas(param_kind), f"{param_kind.kind}1")
     for kind in _kinds_to_check(spec, kinds):
         schema = schemas(kind)
@@ -84,7 +84,7 @@ def _environments(spec: Mapping[str, Any], kinds: Kinds, schemas: Schemas) -> It
             continue
         of_object = _declarations(schema, f"{kind.kind}0")
         variables = declared(has_params=param_kind is not None, has_authorizer=True, has_variables=True)
-        # Upstream leaves it out here.
+        # As upstream's type checking, which does not declare this variable.
         del variables["authorizer.requestResource"]
         variables["object"] = variables["oldObject"] = DYN if of_object is None else of_object.type
         if param_kind is not None:

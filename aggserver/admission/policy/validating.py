@@ -33,7 +33,7 @@ _FAILURE_KEY = "validation.policy.admission.k8s.io/validation_failure"
 
 
 class PolicyDecision(NamedTuple):
-    """Of one validation. message, reason: of a denial, where reason is '' if an error is the cause of it."""
+    """The result of one validation. message, reason: of a denial; reason is '' if an error caused it."""
 
     denies: bool
     message: str = ""
@@ -53,7 +53,7 @@ _ADMITTED = PolicyDecision(False)
 
 @dataclass(frozen=True, slots=True)
 class _Validation:
-    """message: the messageExpression, None if there is none. fallback: the message without it. reason: '' for the default."""
+    """message: the messageExpression, None if there is none. fallback: the message used otherwise. reason: '' for the default."""
 
     expression: Expression
     message: Expression | None
@@ -63,7 +63,7 @@ class _Validation:
 
 @dataclass(frozen=True, slots=True)
 class CompiledValidatingPolicy:
-    """is_ignored: whether errors are (failurePolicy Ignore)."""
+    """is_ignored: whether errors are ignored (failurePolicy Ignore)."""
 
     is_ignored: bool
     conditions: MatchConditions
@@ -73,7 +73,7 @@ class CompiledValidatingPolicy:
 
 
 def compile_policy(spec: Mapping[str, Any]) -> CompiledValidatingPolicy:
-    """spec: of a ValidatingAdmissionPolicy. Takes about 10 us for each character of its expressions."""
+    """Compile the spec of a ValidatingAdmissionPolicy. Takes about 10 us for each character of its expressions."""
     compiler = Compiler(has_params=spec.get("paramKind") is not None)
     for variable in spec.get("variables") or ():
         compiler.variable(variable.get("name") or "", variable.get("expression") or "")
@@ -93,7 +93,7 @@ def _validation(compiler: Compiler, validation: Mapping[str, Any]) -> _Validatio
     source, message = validation.get("expression") or "", validation.get("messageExpression") or ""
     return _Validation(
         expression=compiler.expression(source, (BOOL,)),
-        # It does not see the authorizer.
+        # As upstream, a messageExpression can't use the authorizer.
         message=compiler.expression(message, (STRING,), has_authorizer=False) if message else None,
         fallback=(validation.get("message") or "").strip() or f"failed expression: {source.strip()}",
         reason=validation.get("reason") or "",
@@ -103,7 +103,7 @@ def _validation(compiler: Compiler, validation: Mapping[str, Any]) -> _Validatio
 def evaluate(
     policy: CompiledValidatingPolicy, inputs: Inputs, params: JSONObject | None
 ) -> tuple[list[PolicyDecision], list[Annotation]]:
-    """Raises UnansweredError of the inputs."""
+    """The decisions and audit annotations of a policy for one param. Raises PolicyOutOfPatienceError and UnansweredError."""
     try:
         if not policy.conditions.holds(inputs, params):
             return [], []
@@ -131,13 +131,13 @@ def _failed(policy: CompiledValidatingPolicy, message: str) -> PolicyDecision:
 def _decisions(
     policy: CompiledValidatingPolicy, inputs: Inputs, params: JSONObject | None, results: Sequence[Result], left: int
 ) -> list[PolicyDecision]:
-    """The messages are evaluated even if nothing is denied: they count, too, and may exceed what is left of the budget."""
+    """The decisions. Messages are evaluated even if nothing is denied: their cost may exceed what is left of the budget."""
     messages: list[str] = []
     failure = ""
     if any(each.message is not None for each in policy.validations):
         evaluation = Evaluation(inputs, params, policy.variables, left, has_authorizer=False)
         try:
-            # Only what can be used of each is kept.
+            # Only the usable text of each message is kept in memory.
             messages = ["" if each.message is None else _message(evaluation.run(each.message)) for each in policy.validations]
         except OutOfBudgetError as why:
             failure = f"failed messageExpression: {why}"
@@ -173,7 +173,7 @@ def _annotation(key: str, result: Result, policy: CompiledValidatingPolicy) -> A
 
 @dataclass(slots=True)
 class PolicyVerdict:
-    """What the policies of a request have decided so far. warnings and audit annotations go to the attributes at once."""
+    """What the policies of a request have decided so far. Warnings and audited failures are added to the attributes at once."""
 
     attributes: Attributes
     _denials: list[tuple[str, str]] = field(default_factory=list, init=False)
@@ -188,7 +188,7 @@ class PolicyVerdict:
     def add(
         self, policy: JSONObject, binding: JSONObject, decisions: Sequence[PolicyDecision], annotations: Sequence[Annotation]
     ) -> None:
-        """What `evaluate` says for one param."""
+        """Add the result of `evaluate` for one param."""
         for index, decision in enumerate(decisions):
             if decision.denies:
                 self._act(policy, binding, decision, index)
