@@ -1,6 +1,6 @@
 """aggserver: an extension API server for the Kubernetes aggregation layer.
 
-The public names are these, those of `aggserver.cel` and those of `aggserver.testing`; everything else may change between
+The public names are those of this module, of `aggserver.cel` and of `aggserver.testing`; everything else may change between
 releases.
 """
 
@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """StatusError is imported when it is asked for: each run of pytest loads our plugin, and this package with it."""
+    """Import StatusError at its first use: each run of pytest loads our plugin, and this package with it."""
     if name != "StatusError":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from aggserver.meta.errors import StatusError

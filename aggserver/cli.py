@@ -1,17 +1,17 @@
 """The command line: parses options, sets up logging and signals, runs a command, and reports errors in one line.
 
 aggserver dev         a server without a cluster
-aggserver dev user    a client certificate and a kubeconfig for a user of it
+aggserver dev user    a client certificate and a kubeconfig for a user of that server
 aggserver serve       a server behind a cluster's aggregation layer
 aggserver cel         checks and runs CEL expressions, and the rules of definitions
 aggserver convert     converts objects between the versions of a definition
-aggserver envtest     writes programs that take the place of envtest's
-aggserver adopt       plan, status, release, cleanup: for what a server behind a cluster's aggregation layer adopts
+aggserver envtest     writes programs that replace envtest's
+aggserver adopt       plan, status, release, cleanup: for the definitions that `aggserver serve` adopts
 aggserver storage     check, backup, restore, migrate, compact: for the storage of either server
-aggserver completion  prints a script for a shell to complete all these
+aggserver completion  prints a script by which a shell completes all these
 
-The kube-apiserver that `aggserver envtest` writes runs `aggserver kube-apiserver` with the flags of kube-apiserver, which is
-`aggserver dev` with the options that they stand for.
+The kube-apiserver that `aggserver envtest` writes runs `aggserver kube-apiserver` with the flags of kube-apiserver. This runs
+`aggserver dev` with the corresponding options.
 
 Each command imports what it needs when it runs: `aggserver --help` loads no library but argparse.
 """
@@ -34,15 +34,16 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-# The exit status of shells for a command that Ctrl-C has ended.
+# The exit status in shells of a command that Ctrl-C has ended.
 _INTERRUPTED = 130
 
-# The command of the program that takes the place of kube-apiserver.
+# The command that kube-apiserver's stand-in runs.
 _STAND_IN = "kube-apiserver"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0 for success or a requested stop, 1 for a failure or a negative check, 2 for wrong arguments.
+    """Run a command. Returns the exit status: 0 for success or a requested stop, 1 for a failure or a negative check, 2 for wrong
+    arguments.
 
     For `aggserver dev -- COMMAND` it is the command's.
     """
@@ -111,8 +112,8 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _serve(options: Options) -> int:
-    # Most of a start is imports, whose objects live for ever. To search these for garbage took a seventh of a start, and later it
-    # would be useless, too.
+    # Most of a start is imports, whose objects live for ever. Searching these for garbage took a seventh of a start, so the
+    # collector is off until they are frozen.
     gc.disable()
     import asyncio
 
@@ -186,7 +187,7 @@ def _progress(line: str) -> None:
 
 
 def _only(error: Exception) -> Exception:
-    """The error in an exception group that has only one."""
+    """The only error in an exception group, or the error itself."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

@@ -1,4 +1,4 @@
-"""Files on disk: telling whether one has changed, writing one that is whole or not there, and saying what is wrong with one.
+"""Files on disk: detects changes of a file, writes a file as a whole or not at all, and makes errors readable.
 
 Used by whatever reads files again while the server runs (certificates, credentials, definitions), and by whatever leaves files
 behind (certificates, kubeconfigs, the SQLite store). Nothing here knows what is in a file.
@@ -34,9 +34,9 @@ def file_errors() -> Iterator[None]:
 
 
 def signature(path: Path) -> Signature | None:
-    """What differs between two versions of a file; None where there is none that can be looked at.
+    """A value that differs between two versions of a file; None if there is no file or it can't be accessed.
 
-    It is that of the file behind symbolic links: a mounted ConfigMap or Secret changes by a swap of a link in its path.
+    Symbolic links are followed: a mounted ConfigMap or Secret changes when a link in its path is replaced.
     """
     try:
         found = path.stat()
@@ -46,10 +46,9 @@ def signature(path: Path) -> Signature | None:
 
 
 def replace(path: Path, content: bytes, *, lasting: bool = True) -> None:
-    """Write a file, or write it anew: readers see the old content or the new one.
+    """Create or replace a file atomically: readers see the old content or the new one. Only its owner can read it (mode 0600).
 
-    lasting: after a crash of the machine too, for which this waits. Only its owner can read it (mode 0600).
-    Raises OSError, and leaves nothing behind then.
+    lasting: wait until the content survives a crash of the machine. Raises OSError, and leaves no temporary file then.
     """
     # mkstemp opens with 0600 whatever the umask is.
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -68,7 +67,7 @@ def replace(path: Path, content: bytes, *, lasting: bool = True) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes what was renamed, linked or removed in the folder last through a crash of the machine."""
+    """Make renames, links and removals in the folder survive a crash of the machine. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

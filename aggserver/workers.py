@@ -1,10 +1,10 @@
-"""Workers: threads for what takes long of a request, so that the event loop is free, in turns by user.
+"""Workers: threads for the long parts of requests, so that the event loop stays free. Users take turns.
 
-Each user has a queue. The threads take from the queues by what their users have had, counted in bytes: who sends one body waits
-for what runs at that moment, however many bodies another has sent. A queue is bounded. And one of several threads takes no large
-work, so that what is short waits for nothing large.
+Each user has a queue. The threads take work from the queue of the user who has had least, counted in bytes: a user who sends one
+body waits only for the work that runs at that moment, however many bodies another user has sent. A queue is bounded. One of
+several threads takes no large work, so that short work never waits for large work.
 
-The work should be plain Python, whose thread lets the others run: a single call into C that takes long would hold all of them.
+The work should be plain Python, during which other threads can run: a single long call into C would hold the GIL.
 Source for the turns: Start-time Fair Queueing (Goyal, Vin, Cheng 1996). Upstream has goroutines and API Priority and Fairness.
 """
 
@@ -28,17 +28,17 @@ T = TypeVar("T")
 
 # Work on more than this is large: a tenth of a second and more for YAML.
 LARGE_BYTES = 256 * 1024
-# The work that one user may have waiting. What waits behind more would not be done within the minute that a request has.
+# Bytes of work that one user may have waiting. More would not be done within the minute that a request has.
 MAX_WAITING_BYTES = 32 * 1024 * 1024
-# Work on less counts as this much: it has costs of its own.
+# Work on fewer bytes counts as this many, for the costs that all work has.
 _LEAST_BYTES = 4 * 1024
-# With more users, those who are not behind are forgotten.
+# With more users, those whose next work would be due now are forgotten.
 _MAX_USERS = 1000
 
 
 @dataclass(order=True)
 class _Work:
-    """start: what its user has had before it, or all others when it came, if that is more. is_waiting: it counts as such."""
+    """A piece of work. start: its start tag of Start-time Fair Queueing, in bytes. is_waiting: whether it counts as waiting."""
 
     start: int
     number: int
@@ -50,18 +50,18 @@ class _Work:
 
 
 class Workers:
-    """name: of the threads. Usable from several event loops."""
+    """A pool of threads. name: of the threads. Usable from several event loops."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._threads = ThreadPoolExecutor(threads, name)
         self._max_large = max(threads - 1, 1)
         self._lock = threading.Lock()
         self._number = 0
-        # Work that waits, the large apart; and how much large work runs.
+        # The waiting work, small and large apart, and the number of large pieces that are running.
         self._small: list[_Work] = []
         self._large: list[_Work] = []
         self._running_large = 0
-        # The start of the last work that was taken; what each user has had, and has waiting.
+        # The virtual time: the start tag of the last work that was taken. By user: the next start tag, and the waiting bytes.
         self._now = 0
         self._had: dict[str, int] = {}
         self._waiting: defaultdict[str, int] = defaultdict(int)
@@ -69,7 +69,7 @@ class Workers:
     async def run(self, user: str, size: int, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call the function in a thread, when it is the user's turn. size: in bytes, of what it works on.
 
-        Raises 429 if too much of the user is waiting. If it is cancelled, the function is not called unless it runs already.
+        Raises 429 if too much work of the user is waiting. If cancelled, the function is not called, unless it runs already.
         """
         work = self._put(user, max(size, _LEAST_BYTES), lambda: function(*args, **kwargs))
         self._threads.submit(self._work)
@@ -94,7 +94,7 @@ class Workers:
             return work
 
     def _work(self) -> None:
-        """Do work until there is none for this thread. As many calls of it are submitted as there is work."""
+        """Do work until there is none for this thread. This is submitted once for each piece of work."""
         while self._do_next():
             pass
 
@@ -124,12 +124,12 @@ class Workers:
             return None
 
     def _next(self) -> list[_Work] | None:
-        """The queue whose first work is next; None if there is nothing that may run."""
+        """The queue whose first work is next; None if no work may run now."""
         queues = [queue for queue in (self._small, self._large if self._running_large < self._max_large else []) if queue]
         return min(queues, key=lambda queue: queue[0], default=None)
 
     def _give_up(self, work: _Work) -> None:
-        """Hold nothing of what is not wanted any more, though it is taken from its queue only when its turn comes."""
+        """Release what cancelled work holds. The work itself stays in its queue until its turn comes."""
         with self._lock:
             if work.is_waiting:
                 work.function = _nothing
@@ -143,7 +143,7 @@ class Workers:
         if not self._waiting[work.user]:
             del self._waiting[work.user]
         if not self._waiting:
-            # All that waited has been taken: nobody is behind.
+            # All waiting work has been taken, so all users start equal again.
             self._had.clear()
             self._now = 0
 
@@ -153,8 +153,8 @@ class Workers:
 
 
 def _nothing() -> None:
-    """In place of a function that is not called."""
+    """The function of cancelled work."""
 
 
-# For what is done with large objects: pruning and defaulting, patches, managedFields.
+# For work on large objects: pruning and defaulting, patches, managedFields.
 OBJECTS = Workers(3, "objects")

@@ -1,9 +1,9 @@
 """Families: which of the host's definitions move together, what is wanted of them, and what stands in the way. Pure.
 
-An APIService stands for a whole group-version, so definitions that share one move together or not at all. A family are the
-definitions that are connected by served group-versions. Once it has a record, the record gives it its name and says which
-definitions have moved; a definition that is created later in one of its group-versions joins at once if it is selected too,
-because the host leads its clients here already.
+An APIService stands for a whole group-version, so definitions that share a group-version move together or not at all. A family is
+a set of definitions that are connected by served group-versions. Once a family has a record, the record gives it its name and
+says which definitions have moved; a definition that is created later in one of its group-versions joins at once if it is selected
+too, because the host leads the definition's clients here already.
 Source: none; no other server does this. The conditions of definitions are upstream's: k8s.io/apiextensions-apiserver
 pkg/apiserver/customresource_handler.go (ServeHTTP), v0.36.3.
 """
@@ -43,12 +43,12 @@ FINALIZER = "aggserver.io/adopted"
 # Annotations by which `aggserver adopt` asks for something.
 ADOPTION = "aggserver.io/adoption"
 RELEASE = "release"
-DISCARD = "discard"  # as release; where the host has the definition by itself, what is here of it is deleted
+DISCARD = "discard"  # as release; where the host serves the definition by itself, its objects here are deleted
 THROUGH_API = "aggserver.io/release-through-api"  # "true": objects that were created here may get new uids
 ASKED = "aggserver.io/release-asked"  # when the release was asked for, RFC 3339, so that asking again is a change
-CLEANUP = "aggserver.io/cleanup"  # when it was asked for, RFC 3339
+CLEANUP = "aggserver.io/cleanup"  # when the removal of leftovers was asked for, RFC 3339
 
-# A member that `kept` adds to a definition which has the version of `leftovers/version.py` now.
+# A member that `kept` adds to a definition that has the version of `leftovers/version.py` now.
 _OPENED = "leftovers"
 
 GroupVersion = tuple[str, str]
@@ -66,12 +66,12 @@ class Wanted(StrEnum):
 class Family:
     """What is known of a family beside its record.
 
-    uids: of its definitions by name; of an adopted family those that are served here, whoever joins included. group_versions: all
+    uids: of its definitions by name; of an adopted family those that are served here, with those that join. group_versions: all
     that they serve, sorted. obstacles: why it can't be adopted now; of an adopted family what is wrong with it, or with a
     definition that can't join. reason: why a release is wanted. through_api: the release may give objects new uids. asked: when a
-    command has asked for it last, '' if none has. cleanup: when it was asked for, by definition. deleted: its definitions that
-    are being deleted in the host. opened: its definitions through which kube-apiserver serves leftovers now; that comes and goes
-    without anything else being wanted, so it is not compared.
+    command last asked for the release, '' if none has. cleanup: when the removal of leftovers was asked for, by definition.
+    deleted: its definitions that are being deleted in the host. opened: its definitions through which kube-apiserver serves
+    leftovers now; not compared, since this changes without anything else being wanted.
 
     generations: of the definitions, by name, which grow with each change of a spec; not compared either. unheld: definitions of
     its record that have lost our finalizer. lost: why what is here must not be served any more; '' if it may. discard:
@@ -105,7 +105,7 @@ def is_served(record: Record) -> bool:
 
 
 def group_versions(crd: JSONMapping) -> list[GroupVersion]:
-    """What a definition serves."""
+    """The group-versions that a definition serves."""
     spec = crd["spec"]
     return [(spec["group"], version["name"]) for version in spec["versions"] if version["served"]]
 
@@ -114,7 +114,7 @@ def kept(crd: JSONMapping, *, whole: bool) -> JSONMapping:
     """The members of a definition that are needed here. whole: with its schemas; otherwise only what decides about families.
 
     managedFields and kubectl's last applied configuration are as large as the definition itself, and not needed for anything.
-    The version of the leftovers is left out, so that nothing is ever led here, served or moved by it.
+    The version of the leftovers is left out, so that it is never adopted, served or moved.
     """
     metadata = {key: value for key, value in crd["metadata"].items() if key != "managedFields"}
     annotations = metadata.get("annotations") or {}
@@ -159,7 +159,7 @@ def families(
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What is known of the host's definitions, by name."""
+    """The inputs of `families`, with questions about one definition by name."""
 
     crds: Mapping[str, JSONMapping]
     selector: LabelSelector
@@ -193,7 +193,7 @@ class _Facts:
         return sorted({each for name in names for each in group_versions(self.crds[name])})
 
     def why_release(self, name: str) -> str:
-        """Why a definition is not to be adopted; '' if it is."""
+        """Why a definition is not to be adopted; '' if it is to be adopted."""
         if not self.is_selected(name):
             return f"{name} does not match the selector {str(self.selector)!r}"
         asked = self.annotation(name, ADOPTION)
@@ -217,7 +217,7 @@ class _Facts:
         return sorted(name for name, uid in record.uids.items() if name in self.crds and self.uid(name) == uid)
 
     def asked(self, names: Iterable[str]) -> tuple[bool, str, dict[str, str]]:
-        """through_api, asked and cleanup of a family."""
+        """The members through_api, asked and cleanup of a `Family` of these definitions."""
         names = list(names)
         cleanup = {name: asked for name in names if (asked := self.annotation(name, CLEANUP))}
         through_api = any(self.annotation(name, THROUGH_API) == "true" for name in names)
@@ -281,10 +281,10 @@ def _recorded(facts: _Facts, record: Record, new: Sequence[str], asked: Sequence
     else:
         joining, problems = list(new), _obstacles(facts, sorted((*own, *new)))
     if deleted and asked and record.phase in LED_HERE:
-        # The host deletes what it has of them, so nothing can be given back there. Their objects here go first.
+        # The host deletes its objects of them, so none can be given back there. First their objects here are deleted.
         problems.append(f"{', '.join(deleted)} is being deleted, and what else there is goes back when that is done")
         asked = []
-    # Before the switch, an unselected definition that is not in the record is an obstacle. One that is, ends the move.
+    # Before the switch, an unselected definition is an obstacle if it is not in the record, and ends the move if it is.
     wanted = Wanted.RELEASE if asked else Wanted.KEEP if record.phase is Phase.ADOPTED else Wanted.ADOPT
     members = sorted((*own, *joining))
     through_api, asked_at, cleanup = facts.asked(members)
@@ -308,10 +308,10 @@ def _recorded(facts: _Facts, record: Record, new: Sequence[str], asked: Sequence
 
 
 def _lost(facts: _Facts, record: Record, unheld: Sequence[str]) -> str:
-    """Why what an adopted family has here is not the truth any more; '' if it is.
+    """Why the objects of an adopted family here are out of date, and must not be served; '' if they are current.
 
-    As after a release from a backup, while the store that was thought to be lost is still there. Somebody who has only taken off
-    the finalizer, or only changed the APIServices, has not done that.
+    They are out of date after a release from a backup, if the store that was thought to be lost is still there. It shows by both
+    the finalizers and the APIServices being gone: somebody may have removed only one of the two by mistake.
     """
     if record.phase not in LED_HERE or record.shared or not unheld or any(each in facts.ours for each in record.group_versions):
         return ""
@@ -335,11 +335,11 @@ def _joining(facts: _Facts, record: Record, new: Sequence[str]) -> tuple[list[st
         served = group_versions(facts.crds[name])
         here = ", ".join(f"{group}/{version}" for group, version in served if (group, version) in adopted)
         if not here:
-            continue  # it shares only what the family serves since, and has not been switched yet
+            continue  # it shares only a group-version that the family serves since the move, and that is not switched yet
         others = [f"{group}/{version}" for group, version in served if (group, version) not in adopted]
         why = facts.why_release(name)
         if not why and others:
-            # It may have objects in the host, which are reached there through the other version.
+            # Clients may reach its objects in the host through the other version, so they can't be here.
             why = f"{name} is served in {', '.join(others)} by the host; release the family and adopt it again to move it"
         if why:
             problems.append(f"{name} is served by nobody in {here}, which is adopted: {why}")
@@ -351,9 +351,9 @@ def _joining(facts: _Facts, record: Record, new: Sequence[str]) -> tuple[list[st
 
 
 def _gone(facts: _Facts, record: Record) -> list[str]:
-    """Definitions of the record that the host has no more, although they were not let go here.
+    """The problems of definitions that the host has no more, although our finalizer was not taken off here.
 
-    Their objects are kept, since this may be the host's etcd, restored from a backup that is older than the definition.
+    Their objects are kept: the host's etcd may have been restored from a backup that is older than the definition.
     """
     problems = []
     for name, uid in sorted(record.uids.items()):
@@ -370,7 +370,7 @@ def _gone(facts: _Facts, record: Record) -> list[str]:
 
 
 def _strangers(facts: _Facts, record: Record, own: Sequence[str]) -> list[str]:
-    """What is wrong with an adopted family although nobody wants it released."""
+    """The problems of an adopted family: definitions that can't be served, APIServices that are not ours."""
     problems = [f"{name} can't be served here as it is now: {facts.refused[name]}" for name in own if name in facts.refused]
     for group, version in sorted({*record.group_versions, *facts.group_versions(own)}):
         if (group, version) in facts.elsewhere:

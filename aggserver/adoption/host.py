@@ -1,10 +1,10 @@
-"""Host: the definitions and APIServices of the host cluster, followed; and the finalizer that this server has on adopted ones.
+"""Host: follows the definitions and APIServices of the host cluster, and sets this server's finalizer on adopted definitions.
 
 kube-apiserver goes on deciding about definitions: a definition is served here with the names that it has accepted. Of the
 definitions that are not selected, only what decides about families is kept in memory: clusters have hundreds, with schemas of
 megabytes. A definition is parsed when its content has changed; one that can't be served any more is served as it was before.
 
-After a restart the definitions that were kept in the store stand in for those of the host, until it answers.
+After a restart, the copies of definitions in our store take the place of the host's until the host answers.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go, v0.36.3 (names are the accepted ones).
 """
 
@@ -55,9 +55,10 @@ class HostError(AggserverError):
 
 
 class _Parsed(NamedTuple):
-    """uid, version: of the state that was looked at; version is the resourceVersion. content: the digest of what was parsed.
+    """The result of parsing one definition.
 
-    definition: the last that could be served, of this uid. why: the content can't be; '' if it can.
+    uid, version: of the definition that was parsed last; version is its resourceVersion. content: the digest of what was parsed.
+    definition: the last one with this uid that could be served. why: the content can't be served; '' if it can.
     """
 
     uid: str
@@ -68,7 +69,9 @@ class _Parsed(NamedTuple):
 
 
 class Host:
-    """target: what an APIService of this server looks like. records: those of the journal now.
+    """Follows the host's definitions and APIServices.
+
+    target: what an APIService of this server looks like. records: returns the present records of the journal.
 
     on_change: called on the event loop after each change of what the host has, and must not raise.
     """
@@ -94,12 +97,12 @@ class Host:
         self._problems: dict[str, str] = {}
 
     async def restore(self, crds: Mapping[str, JSONObject]) -> None:
-        """Let these definitions, as they were last, stand in for the host's until it answers."""
+        """Use these copies of definitions in place of the host's until the host answers."""
         self._kept = dict(crds)
         await self._parse(self._kept)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Follow the host until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for path, on_state, keep, size, what in (
                 (DEFINITIONS, self._on_crds, self._keep, PAGE, "CustomResourceDefinitions"),
@@ -116,16 +119,16 @@ class Host:
         return ""
 
     def families(self) -> list[Family]:
-        """As the host was last seen. Empty before it was read."""
+        """The families by the host's last known state. Empty before the host was read."""
         if self._crds is None or self._services is None:
             return []
         return self._families(self._crds, self._services)
 
     async def ask(self, groups: Collection[str]) -> list[Family]:
-        """As the host is now, in these groups; others as they were last seen. Raises ClusterError and Unreachable.
+        """The families by the host's present state of these groups, and the last known state of the others.
 
-        Clients wait meanwhile. A list of all definitions takes kube-apiserver seconds where there are hundreds, their names
-        take it none, and the definitions of a group are few.
+        Raises ClusterError and Unreachable. Clients wait meanwhile, so not all definitions are listed: with hundreds that takes
+        kube-apiserver seconds. It lists their names at once, and the definitions of a group are few.
         """
         seen = [(name, crd) for name, crd in (self._crds or {}).items() if crd["spec"]["group"] not in groups]
         table = await self._cluster.request("GET", DEFINITIONS, query={"includeObject": "None"}, timeout=30.0, accept=TABLE)
@@ -139,16 +142,16 @@ class Host:
         return self._families(crds, {**others, **{each["metadata"]["name"]: each for each in found if each is not None}})
 
     def crd(self, name: str) -> JSONObject | None:
-        """A definition as the host was last seen, or as it was kept."""
+        """The last known state of a definition, or its copy from our store until the host was read."""
         return (self._crds if self._crds is not None else self._kept).get(name)
 
     def definition(self, name: str, uid: str) -> Definition | None:
-        """The definition with that uid as it can be served; None if it is not known. It stays known after it went."""
+        """The last state of the definition with that uid that can be served; None if none is known. Also after its deletion."""
         parsed = self._parsed.get(name)
         return parsed.definition if parsed is not None and parsed.uid == uid else None
 
     def is_current(self, name: str) -> bool:
-        """Whether the state of a definition that `crd` returns is the one that can be served."""
+        """Whether what `crd` returns of a definition can be served, and so is what `definition` returns."""
         parsed = self._parsed.get(name)
         return parsed is not None and not parsed.why
 
@@ -230,7 +233,7 @@ class Host:
     # --- definitions ---
 
     async def _parse(self, crds: Mapping[str, JSONObject]) -> None:
-        """Parse what is whole and has changed."""
+        """Parse the definitions that are whole and have changed."""
         recorded = {name for record in self._records() for name in record.uids}
         for name in self._parsed.keys() - crds.keys() - recorded:
             del self._parsed[name]
@@ -258,7 +261,7 @@ class Host:
     # --- the finalizer ---
 
     async def _set_finalizer(self, name: str, uid: str, *, there: bool) -> bool:
-        """Returns False if there is no such definition. uid: '' for any."""
+        """Put our finalizer on (there) or take it off. Returns False if there is no such definition. uid: '' for any."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 crd = await self._cluster.request("GET", f"{DEFINITIONS}/{name}")
@@ -301,7 +304,7 @@ def _finalizer_patch(metadata: JSONMapping, *, there: bool) -> list[JSONObject] 
 
 
 def _definition(crd: JSONObject) -> Definition:
-    """Raises DefinitionError."""
+    """Parse a definition with the names that the host has accepted. Raises DefinitionError."""
     names = _accepted_names(crd)
     definition = parse({**crd, "spec": {**crd["spec"], "names": names}} if names.get("plural") else crd)
     conditions = (crd.get("status") or {}).get("conditions") or ()
@@ -310,7 +313,7 @@ def _definition(crd: JSONObject) -> Definition:
 
 
 def _accepted_names(crd: JSONMapping) -> JSONObject:
-    """Without the category that ends the host's watches, which is there for a moment only."""
+    """The accepted names, without the category that is added for a moment to end the host's watches."""
     names: JSONObject = dict((crd.get("status") or {}).get("acceptedNames") or {})
     if PASSING_CATEGORY in (names.get("categories") or ()):
         categories = [each for each in names.pop("categories") if each != PASSING_CATEGORY]
@@ -326,7 +329,7 @@ def _content(crd: JSONObject) -> bytes:
 
 
 def _is_whole(crd: JSONMapping) -> bool:
-    """As opposed to what `kept` leaves of one. kube-apiserver gives every definition a conversion."""
+    """Whether the definition is whole, unlike what `kept` leaves. kube-apiserver gives every definition a conversion."""
     return "conversion" in crd["spec"]
 
 

@@ -1,7 +1,7 @@
-"""Mover: takes families of definitions to this server and back, one after the other, as it is wanted.
+"""Mover: adopts and releases families of definitions, one after the other.
 
-What a family needs next is decided by `steps.next_step`, how that is done is in `moves.py`. Here is the rest: whose turn it is,
-what a failure leads to, and when it is tried again.
+`steps.next_step` decides what a family needs next, and `moves.py` does it. Here is the rest: which family is next, what a failure
+leads to, and when a step is tried again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RETRY = Backoff(initial=2.0, longest=300.0)
 
 
 class Mover:
-    """storage: our store. observe: called on the event loop, must not raise.
+    """Runs the moves. storage: our store. observe, told: called on the event loop, must not raise.
 
     clock: monotonic, in seconds. now: seconds since 1970.
     """
@@ -57,15 +57,15 @@ class Mover:
         self._told = told
         self._clock = clock
         self._sleep = sleep
-        # By family, after a failure: when to try again, and what was wanted then.
+        # By family, after a failure: when to try again, and what was wanted when it failed.
         self._retries: dict[str, tuple[float, Family | None]] = {}
         self._pauses: dict[str, Iterator[float]] = {}
-        # By family, the step that failed last, for which the record of an adopted family has a reason.
+        # By family, the step that failed last. The record of an adopted family has the reason.
         self._failing: dict[str, Step] = {}
-        # By family whose release the host has refused: what was asked for then.
+        # By family whose release the host has refused: `asked` and `through_api` of that request.
         self._refused: dict[str, tuple[str, bool]] = {}
         self._waiting: dict[str, Record] = {}
-        # Families whose record could not be written, so that what is shown of them is not what the journal has.
+        # Families whose record could not be written, so that their status shows something else than the journal has.
         self._unrecorded: set[str] = set()
 
     @property
@@ -74,19 +74,19 @@ class Mover:
         return self._waiting
 
     def idle(self) -> bool:
-        """Whether nothing is done now, and nothing that failed waits for its time."""
+        """Whether no step is under way, due or waiting to be tried again."""
         names = self._journal.records.keys() | self._wants.families.keys()
         return not self._moves.turn.locked() and not any(map(self._step, names))
 
     def want(self, families: Sequence[Family]) -> None:
-        """Tell what is wanted now: all families that are to be adopted or have a record."""
+        """Set what is wanted now. families: all that are to be adopted or have a record."""
         for family in families:
             if family.wanted is not Wanted.RELEASE:
                 self._refused.pop(family.name, None)
         self._wants.tell(families)
 
     async def run(self) -> None:
-        """Until cancelled. The journal must be running."""
+        """Move families until cancelled. The journal must be running."""
         try:
             await self._journal.ready()
             async with self._moves.turn:
@@ -105,9 +105,9 @@ class Mover:
     # --- what to do, and when ---
 
     async def _restore(self) -> None:
-        """Make the guard what the records say. A move that was interrupted while it guarded begins anew, without it.
+        """Set the guard to what the records say. A move that was interrupted in Guarding begins anew, without the guard.
 
-        What went back to the cluster while this server was away is not led here again, and its writes are not refused there.
+        Definitions that went back to the cluster while this server was away are neither led here again nor guarded.
         """
         guarding = [record for record in self._journal.records.values() if record.phase is Phase.GUARDING]
         self._moves.unguarded |= {record.family for record in guarding}
@@ -115,12 +115,12 @@ class Mover:
         while True:
             try:
                 if (damaged := self._journal.unreadable()) is not None:
-                    # Without it the host's guard would be taken off, and what the store has of the family would be nobody's.
+                    # Without this record the family's objects would lose the host's guard, and belong to nobody in our store.
                     raise damaged
                 await self._moves.catch_up()
                 await self._moves.guard()
                 for record in guarding:
-                    with contextlib.suppress(StorageError):  # no room for it, and it changes nothing
+                    with contextlib.suppress(StorageError):  # the store may be full, and the record is not needed
                         await self._moves.write(record.at(Phase.COPYING, self._moves.time()))
             except AggserverError as error:
                 log.warning("moves can't go on yet: %s", error)
@@ -131,7 +131,7 @@ class Mover:
                 return
 
     def led_away(self, group_version: GroupVersion) -> None:
-        """The host was found to serve it again for a moment: an adopted family that has it is looked after anew."""
+        """Resume the adopted families that have this group-version: for a moment the host was found to serve it itself again."""
         for name, record in self._journal.records.items():
             if group_version in record.group_versions:
                 self._moves.led_away.add(name)
@@ -154,10 +154,10 @@ class Mover:
     def _step(self, name: str) -> Step | None:
         record, family = self._journal.get(name), self._wants.families.get(name)
         if family is None and record is not None and record.phase is not Phase.SWITCHING_BACK:
-            return None  # nothing was told of it yet
+            return None  # `want` has not been called for it yet
         is_refused = family is not None and self._refused.get(name) == (family.asked, family.through_api)
         if is_refused and family is not None:
-            # It is looked after as any adopted one until its release is asked for again.
+            # It stays adopted until its release is asked for again.
             family = replace(family, wanted=Wanted.KEEP)
         step = next_step(record, family, resumed=name in self._moves.resumed, cleaned=self._moves.cleaned)
         return None if is_refused and step is Step.CLEAN else step
@@ -175,7 +175,7 @@ class Mover:
             self._observe(record, None)
 
     async def _pause(self) -> None:
-        """Until something changes, or a failure is to be tried again."""
+        """Wait until something changes, or a failed step is to be tried again."""
         due = [at for name, (at, _) in self._retries.items() if self._step(name) is not None]
         waits: list[asyncio.Task[Any]] = [asyncio.create_task(self._wants.changed.wait())]
         if due:
@@ -206,7 +206,7 @@ class Mover:
             why = f"the copy has not caught up with the host within {CATCH_UP_SECONDS:g} s"
             await self._failed(name, step, family, why)
         else:
-            # A way back or a resumption is no success: if what has failed comes next, it waits for its time, longer each time.
+            # Going back or resuming is no success: if the step that failed comes next, its pauses go on growing.
             if self._step(name) is None:
                 self._retries.pop(name, None)
                 self._pauses.pop(name, None)
@@ -215,7 +215,7 @@ class Mover:
                 self._observe(record, None)
 
     async def _failed(self, name: str, step: Step, family: Family | None, why: str, *, lasting: bool = False) -> None:
-        """lasting: of a release, which is tried again only when it is asked for again."""
+        """Handle the failure of a step. lasting: a release that is tried again only when it is asked for again."""
         if lasting and family is not None:
             self._refused[name] = family.asked, family.through_api
             again = "when it is asked for again"
@@ -229,7 +229,7 @@ class Mover:
         await self._give_up(name, why)
 
     async def _give_up(self, name: str, why: str) -> None:
-        """After a failure: what has begun goes back to where clients can go on."""
+        """After a failure, bring the family back to a phase in which clients can go on."""
         record = self._journal.get(name)
         try:
             if record is None:
@@ -240,7 +240,7 @@ class Mover:
             elif record.phase is Phase.GIVING_BACK:
                 await self._moves.stay(record, why)
             else:
-                # A step of an adopted family may be half done: what `Step.RESUME` sets up is set up anew.
+                # A step of an adopted family may be half done: let `Step.RESUME` set everything up anew.
                 self._moves.resumed.discard(name)
                 if record.reason != why:
                     await self._moves.write(replace(record, reason=why))
@@ -248,21 +248,21 @@ class Mover:
             log.warning("%s: can't go back yet: %s", name, error)
             record = self._journal.get(name)
             if record is not None:
-                # Our store may take no writes. What is wrong is told nevertheless.
+                # Our store may take no writes. The status shows the reason nevertheless.
                 both = "; ".join(dict.fromkeys(filter(None, (why, f"it can't go back yet: {error}"))))
                 self._unrecorded.add(name)
                 self._observe(replace(record, reason=both), None)
 
     def _observe_move(self, record: Record, moving: Moving | None) -> None:
-        """A record of the journal, or the end of one, for which Waiting stands."""
+        """Observe a record of the journal. One that was removed comes with the phase Waiting."""
         family = self._wants.families.get(record.family)
         if record.phase is Phase.WAITING and record == self._journal.get(record.family):
-            pass  # it is kept, although the host has its definitions by itself
+            pass  # the record is kept, although the host serves its definitions by itself
         elif record.phase is Phase.WAITING and record.reason and family is not None and family.wanted is Wanted.ADOPT:
             self._waiting[record.family] = record
         else:
             self._waiting.pop(record.family, None)
             if record.phase is Phase.WAITING:
-                # It is released. What has failed on the way is over, and nobody waits for anything.
+                # It is released: drop the reason of an earlier failure.
                 record = record.at(Phase.WAITING, record.since)
         self._observe(record, moving)

@@ -1,14 +1,14 @@
 """Moves: the phases of one family's move, to this server and back.
 
-The record is written before a phase takes effect, and every step can be repeated. So a crash at any moment is followed by the
-same step again or by the way back:
+The record is written before a phase takes effect, and every step can be repeated. So after a crash at any moment the same step is
+repeated, or the move goes back:
 - Copying and Guarding begin anew. Nothing is served here yet, and the guard is taken off first.
-- From Switching on a step is repeated. Up to the record Adopted nothing is written on either side: the host's guard refuses, and
-  writes here are frozen. So whatever fails before goes back, and loses nothing.
+- From Switching on a step is repeated. Until the record says Adopted nothing is written on either side: the host's guard refuses
+  writes, and here they are frozen. So a move that fails before that can go back without losing anything.
 - GivingBack and SwitchingBack are repeated. Writes are frozen here before the last difference is read, and our copies are deleted
   only after the host serves what it has been given.
-What is wanted may change at any moment. A copy is given up at once; the short steps after it are not interrupted, but what is
-wanted is asked for anew, from the host itself, before clients may write here.
+What is wanted may change at any moment. A copy is given up at once. The short steps after it are not interrupted, but before
+clients may write here, the host itself is asked again what is wanted.
 """
 
 from __future__ import annotations
@@ -37,25 +37,28 @@ __all__ = ["CATCH_UP_SECONDS", "Moves", "Observe"]
 
 log = logging.getLogger("aggserver.adoption")
 
-# After each change of a family's record, and as its copy goes on; moving is None except while it is copied.
+# Called after each change of a family's record, and with the progress of its copy. moving: None except while it is copied.
 Observe = Callable[[Record, Moving | None], None]
 
 # How long the host's writes may wait for the copy to catch up, before the move is given up.
 CATCH_UP_SECONDS = 15.0
-# How long late writes of the host are waited for: longer than kube-apiserver lets a request take.
+# How long to wait for late writes of the host: longer than kube-apiserver lets a request take.
 LATE_SECONDS = 75.0
 # Revisions that the host may lack when a release begins in which other servers of the store refuse writes.
 NEAR = 1_000
-# Watches at the host have ended by then: kube-apiserver ends them about a second after their definition has changed.
+# By then watches at the host have ended: kube-apiserver ends them about a second after their definition has changed.
 ENDED_SECONDS = 5.0
-# Watches at the host that a crash may have left open have ended by themselves after this time.
+# After this time watches at the host that a crash may have left open have timed out.
 WATCHES_SECONDS = 3600.0
 
 _DEFINITIONS = "/apiextensions.k8s.io/customresourcedefinitions/"
 
 
 class Moves:
-    """The arguments are those of `mover.Mover`. Every method raises AggserverError, and TimeoutError if the copy lags behind."""
+    """Carries out the steps of moves. The arguments are those of `mover.Mover`.
+
+    Every method raises AggserverError, and TimeoutError if the copy lags behind.
+    """
 
     def __init__(
         self,
@@ -78,16 +81,17 @@ class Moves:
         self._told = told
         self._now = now
         self._sleep = sleep
-        # One family at a time. The end of a late watch, which is in a task of its own, takes its turn, too.
+        # One family at a time. Stopping to follow late writes, a task of its own, also needs the lock.
         self.turn = asyncio.Lock()
-        # The families that this process looks after, and those whose watches at the host it has ended.
+        # The adopted families that this process has resumed or moved, and those whose watches at the host it has ended.
         self.resumed: set[str] = set()
         self._watches_ended: set[str] = set()
-        # Families whose record says Guarding while the guard must not be on: the move was given up, and our store takes no write.
+        # Families that must not be guarded although their record says Guarding: the move was given up while our store takes no
+        # writes.
         self.unguarded: set[str] = set()
-        # Adopted families of which the host was found to serve a group-version again for a moment.
+        # Adopted families with a group-version that for a moment the host was found to serve itself again.
         self.led_away: set[str] = set()
-        # Of families that are copied, what `Family.generations` was at the beginning.
+        # By family that is copied: `Family.generations` when the copy began.
         self._generations: dict[str, Mapping[str, int]] = {}
         self._cleaning = Cleaning(journal, steps, wants, self.write, told)
         self._copies = Copies(storage, told, clock=clock, sleep=sleep)
@@ -95,7 +99,7 @@ class Moves:
 
     @property
     def cleaned(self) -> Mapping[str, str]:
-        """As `steps.next_step` takes it."""
+        """The requests for cleanups that were answered, for `steps.next_step`."""
         return self._cleaning.answered
 
     async def close(self) -> None:
@@ -104,7 +108,7 @@ class Moves:
         await self._copies.close()
 
     async def do(self, name: str, step: Step) -> None:
-        """Do what `steps.next_step` says of the family."""
+        """Do the step that `steps.next_step` returned for the family."""
         record, family = self._journal.get(name), self._wants.families.get(name)
         if step is Step.BEGIN:
             assert family is not None
@@ -138,7 +142,7 @@ class Moves:
         shared = [await self._is_shared(name, uid) for name, uid in family.uids.items()]
         if any(shared) != all(shared):
             raise AggserverError("our store has some of the host's definitions, and not others")
-        # Before anything is copied: a move that can't end would refuse the clients' writes at each attempt.
+        # Before anything is copied: each attempt of a move that can't succeed would refuse writes of clients for a moment.
         await self._steps.try_to_us(family.group_versions)
         record = self.new(family, shared=all(shared))
         if record.shared:
@@ -183,7 +187,7 @@ class Moves:
         await self.guard()
         async with asyncio.timeout(CATCH_UP_SECONDS):
             copied = dict(zip(copiers, await asyncio.gather(*map(_caught_up, copiers.values())), strict=True))
-        # From the record on, whoever serves these must refuse writes.
+        # From the next record on, every server must refuse writes of these objects.
         for name in record.definitions:
             await self._steps.freeze(name)
         record = replace(record.at(Phase.SWITCHING, self.time()), copied=copied)
@@ -225,8 +229,8 @@ class Moves:
         self._wants.tell(await self._steps.families(_groups([record])))
         self._check_wanted(record, self._wants.families.get(record.family))
         if not record.shared:
-            # The host has told clients newer revisions until it led the last of them here, and its watches that are still open
-            # tell newer ones until they are ended.
+            # Clients got newer revisions from the host until it led the last of them here, and its watches that are still open
+            # deliver newer ones until they end.
             passed = await self._pass_host(record, AHEAD)
         await self.write(record.at(Phase.ADOPTED, self.time()))
         self.resumed.add(record.family)
@@ -237,7 +241,7 @@ class Moves:
             self._start(self._end_late(record.family, copiers))
 
     async def _pass_host(self, record: Record, ahead: int = 0) -> int:
-        """Clients that have revisions of the host must list anew, and never see revisions go back. Returns ours before that.
+        """Make clients that have revisions of the host list anew, and never see revisions go back. Returns ours before that.
 
         ahead: how many more revisions clients may still get from the host.
         """
@@ -250,12 +254,12 @@ class Moves:
         if family is None or not fits(record, family):
             why = [*family.obstacles, *([family.reason] if family.reason else [])] if family is not None else []
             raise ChangedError("; ".join(why) or "what it consists of, or what it serves, has changed")
-        # What the host shows of an object depends on the schema: a copy that was made by two of them may lack a field.
+        # The host prunes objects by the schema: if it changed during the copy, copied objects may lack fields.
         if family.generations != self._generations.get(record.family, family.generations):
             raise ChangedError("the spec of a definition has changed")
 
     async def _resume(self, record: Record) -> None:
-        """Look after a family that was adopted before this process began, or of which a step has failed."""
+        """Set up a family that was adopted before this process began, or of which a step has failed."""
         if record.phase is Phase.GIVING_BACK:
             await self.stay(record, "")
             return
@@ -267,12 +271,12 @@ class Moves:
         await self._steps.serve(record)
         for name in record.definitions:
             self._steps.thaw(name)
-        # If it fails, it is not known what the host has served until now.
+        # Mark it as led away until `to_us` succeeds: if that fails, what the host served until then is unknown.
         known, self.led_away = record.family not in self.led_away, self.led_away | {record.family}
         led_away = await self._steps.to_us(record.group_versions) or not known
         passed = 0
         if led_away and not record.shared:
-            # Clients may have the host's revisions, and watches there that are blind now.
+            # Clients may have the host's revisions, and watches there that get no more events.
             passed = await self._pass_host(record, AHEAD)
         self.led_away.discard(record.family)
         self.resumed.add(record.family)
@@ -281,10 +285,10 @@ class Moves:
             self._start(self._end_host_watches(record, passed))
 
     async def _end_host_watches(self, record: Record, passed: int = 0) -> None:
-        """passed: the revision up to which clients have to list anew.
+        """End the watches that clients have open at the host. passed: the revision up to which clients have to list anew.
 
-        A watch that is still open at the host hears of no write here, but bookmarks tell it how far the host has come. A client
-        that resumed here from further on would miss what was written here before, so it has to list anew, too.
+        Such a watch gets no events of writes here, but bookmarks with later revisions of the host. A client that resumed here
+        from such a revision would miss earlier writes here, so it has to list anew, too.
         """
         self._watches_ended.add(record.family)
         for name in record.definitions:
@@ -303,14 +307,17 @@ class Moves:
     # --- late writes ---
 
     async def _end_late(self, family: str, copiers: Mapping[str, Copier]) -> None:
-        """copiers: of the move whose late writes are waited for. The family may have been released, and moved again, since."""
+        """Wait for late writes, then stop following the host, unless the family was released since, and maybe moved again.
+
+        copiers: those of the move.
+        """
         await self._sleep(LATE_SECONDS)
         async with self.turn:
             if self._copies.get(family) is copiers:
                 await self._end_following(family)
 
     async def _end_following(self, family: str) -> None:
-        """Stop following the host. What came late becomes part of the record."""
+        """Stop following the host, and add the late writes to the record."""
         copiers, record = await self._copies.end(family), self._journal.get(family)
         if record is None or record.phase is not Phase.ADOPTED:
             return
@@ -332,7 +339,7 @@ class Moves:
             case Step.HOLD:
                 for name in family.unheld:
                     await self._steps.hold(name)
-                # The watch may not have told yet that it is there.
+                # The watch may not have delivered the finalizer yet.
                 self._wants.tell(await self._steps.families(_groups([record])))
             case Step.JOIN:
                 await self._join(record, family)
@@ -365,7 +372,7 @@ class Moves:
         await self.write(replace(both, group_versions=list(family.group_versions)))
 
     async def _empty(self, record: Record, deleted: Sequence[str]) -> None:
-        """The objects go first, then the definition, as upstream's finalizer has it."""
+        """Delete the objects of deleted definitions, then let the definitions go, as upstream's finalizer controller does."""
         await self._end_following(record.family)
         record = self._journal.get(record.family) or record
         for name in deleted:
@@ -374,7 +381,7 @@ class Moves:
         await self.part(record, deleted)
 
     async def part(self, record: Record, names: Sequence[str]) -> None:
-        """Part with definitions: their objects here are deleted, and the host has the definitions by itself, or deletes them."""
+        """Take definitions out of the record, delete their objects here, and leave the definitions to the host."""
         await self._end_following(record.family)
         record = self._journal.get(record.family) or record
         if record.uids.keys() <= set(names):
@@ -385,7 +392,7 @@ class Moves:
             if not record.shared:
                 await drop(self._storage, objects_prefix(name))
             await self._steps.let_go(name, record.uids[name])
-        # The group-versions go when what the family serves is known anew.
+        # Their group-versions stay in the record until `Step.SWITCH` removes them.
         uids = {name: uid for name, uid in record.uids.items() if name not in names}
         await self.write(replace(record, uids=uids, copied={name: record.copied[name] for name in record.copied if name in uids}))
         await self.guard()
@@ -425,17 +432,17 @@ class Moves:
                     await self._lead_back(record)
                 begun.add(name)
             self._tell(record, await back.rest(record.copied[name], silent))
-        # Behind the next record there is no way but forward, and reads wait: so what needs writes of the host comes before it.
+        # After the next record the release can't go back, and reads wait. So writes that the host may refuse come before it.
         await self._steps.advance_host(await self._storage.revision())
         await self._steps.check_host()
-        # A definition that is being deleted goes another way: what the host has deleted of it must not be there again.
+        # A definition that is being deleted must not be given back: the objects that the host has deleted would be there again.
         self._wants.tell(await self._steps.families(_groups([record])))
         if (now := self._wants.families.get(record.family)) is not None and now.deleted:
             raise ChangedError(f"{', '.join(now.deleted)} is being deleted")
         await self.back(record, "")
 
     async def _raise_host(self, record: Record) -> None:
-        """Bring the host's revision near ours while clients go on. etcd's grows by writes only, so that may take an hour."""
+        """Bring the host's revision near ours while clients go on. Only writes raise it, so that may take an hour."""
         said = ""
         while True:
             host = await self._steps.host_revision()
@@ -468,13 +475,13 @@ class Moves:
             log.info("%s: gave back %d objects and %d deletions", record.family, given.written, given.deleted)
 
     async def stay(self, record: Record, why: str) -> None:
-        """A release did not go on: the family stays adopted. Its writes go on once clients are led here for sure."""
+        """End a release that failed: the family stays adopted. Writes are taken again once clients are surely led here."""
         record = record.at(Phase.ADOPTED, self.time(), why)
         await self.write(record)
         await self._resume(record)
 
     async def well(self, name: str) -> None:
-        """What has failed before is done: an adopted family has no reason to tell any more."""
+        """Remove the reason of an earlier failure from the record of an adopted family."""
         record = self._journal.get(name)
         if record is not None and record.phase is Phase.ADOPTED and record.reason:
             await self.write(replace(record, reason=""))
@@ -483,7 +490,7 @@ class Moves:
         """Go back from any phase in which the host has all objects."""
         if not record.shared:
             if record.phase is Phase.GUARDING:
-                # Clients are at the host. Their writes must not wait until there is room for the next record.
+                # Clients use the host. Their writes must not be refused until our store has room for the next record.
                 self.unguarded.add(record.family)
                 await self.guard()
             for name in record.definitions:
@@ -495,7 +502,7 @@ class Moves:
         await self._end_following(record.family)
         if not record.shared:
             if record.copied:  # before Switching, no client has seen a revision of ours
-                # Twice: most of it while reads are served, which goes on if the host's etcd is full, and then the rest.
+                # In two steps: most of it while reads are served, which also go on if the host's etcd is full, then the rest.
                 await self._steps.advance_host(await self._storage.revision())
             for name in record.definitions:
                 await self._steps.freeze(name, reads=True)
@@ -520,16 +527,16 @@ class Moves:
         await self._steps.guard(frozenset(name for each in records if each.phase in GUARDED for name in each.uids))
 
     async def catch_up(self) -> None:
-        """Take notice of what has become of adopted definitions while no server looked after them.
+        """Bring the records up to date with what happened to adopted definitions while no server was running.
 
-        It is asked of the host itself, since a watch may be behind, and what is taken for lost is served no longer.
+        Asks the host itself, since a watch may be behind, and a family that is taken for lost is not served any more.
         """
         records = self._journal.records.values()
         for family in await self._steps.families(_groups(records)) if records else ():
             record = self._journal.get(family.name)
             if record is None or record.phase not in LED_HERE:
                 continue
-            # Definitions that are gone. If they have objects here, that is a matter for a person.
+            # Definitions that are gone and have no objects here. If they have any, a person must decide.
             empty = [
                 name for name in record.uids if name not in family.uids and not await self._storage.count(objects_prefix(name))
             ]
@@ -539,7 +546,7 @@ class Moves:
                 await self.part(record, empty)
 
     async def write(self, record: Record) -> None:
-        """Raises StorageError."""
+        """Write the record and observe it. Raises StorageError."""
         await self._journal.write(record)
         self._observe(record, None)
 

@@ -1,9 +1,9 @@
-"""Status: what people and programs are shown of adoption: a ConfigMap, Events on the definitions, and metrics.
+"""Status: reports adoption to people and programs, in a ConfigMap, in Events on the definitions, and in metrics.
 
 The ConfigMap `aggserver-adoption` in the service's namespace has one key for each definition, its value is JSON, see `entry`. It
-is written when something has changed, at most once a second, and put right when somebody else has changed it. Etcd takes a
-request of 1.5 MiB and the API a ConfigMap of 1 MiB, so that entries are shortened, in the end left out, where there are very
-many. Everything up to `Status` is pure.
+is written when something has changed, at most once a second, and corrected when somebody else has changed it. Etcd takes a
+request of 1.5 MiB and the API a ConfigMap of 1 MiB. With very many definitions, entries are shortened, and in the end left out.
+Everything up to `Status` is pure.
 Source: k8s.io/api core/v1/types.go (Event, MaxSecretSize), k8s.io/apimachinery pkg/apis/meta/v1/types.go (Condition), and
 k8s.io/client-go tools/record/events_cache.go (the limits of Events), v0.36.3.
 """
@@ -33,7 +33,7 @@ __all__ = ["CONFIG_MAP", "LEFT_OUT", "LOOK_SECONDS", "Notice", "Status", "entry"
 log = logging.getLogger("aggserver.adoption")
 
 CONFIG_MAP = "aggserver-adoption"
-# How many definitions are left out of the ConfigMap. Names of definitions have at least two dots.
+# The key whose value is how many definitions are left out of the ConfigMap. No definition has this name: theirs have dots.
 LEFT_OUT = "left-out"
 
 # Of all keys and values; metadata and escapes come on top. The API's limit is 1 MiB.
@@ -41,13 +41,13 @@ MOST_BYTES = 900 * 1024
 MOST_TEXT = 500  # characters of a reason; events may have 1,024
 SHORT_TEXT = 80
 
-# Events that wait to be sent, and how many one definition may have at once and per second, as client-go's.
+# How many Events may wait to be sent, and how many one definition may have at once and per second, as in client-go.
 MOST_EVENTS = 2000
 BURST = 25
 EVENTS_A_SECOND = 1 / 300
 MOST_DEFINITIONS = 4096
 
-# How often to look whether the ConfigMap is still what was written.
+# How often to check whether the ConfigMap is still what was written.
 LOOK_SECONDS = 10.0
 
 EVENTS = "/api/v1/namespaces/default/events"
@@ -78,13 +78,13 @@ class Notice(NamedTuple):
 def entry(
     record: Record, definition: str, moving: Moving | None, problems: Sequence[str], told: JSONMapping | None, before: JSONMapping
 ) -> JSONObject:
-    """What the ConfigMap says of a definition. Members that have nothing to say are missing.
+    """The ConfigMap's entry for a definition. Members without a value are left out.
 
-    family, phase, shared, since and reason are the record's. progress, of the family: objects and bytes copied or given back,
+    family, phase, shared, since and reason are the record's. progress, of the family's copy: objects and bytes copied,
     objects remaining, secondsLeft. copied: objects and bytes that stay in the cluster's etcd. adoptedSince: RFC 3339. told: the
-    last message and its time. conditions: Adopted, Progressing, Degraded, as Kubernetes has them.
+    last message and its time. conditions: Adopted, Progressing, Degraded, in the form of metav1.Condition.
 
-    problems: what is wrong although it is adopted. before: the last entry, {} if there is none; it has the times of changes.
+    problems: what is wrong although it is adopted. before: the last entry, {} if there is none; it gives the times of changes.
     """
     shown: JSONObject = {"family": record.family, "phase": record.phase.value, "since": record.since, "shared": record.shared}
     if record.reason:
@@ -117,14 +117,14 @@ def _conditions(record: Record, problems: Sequence[str], before: Iterable[JSONMa
     made = []
     for kind, holds, why, message in wanted:
         status = "True" if holds else "False"
-        # A problem may begin or end in the middle of a phase; the writer puts the time in then.
+        # A condition that has changed gets the time when the phase began, although a problem may begin or end later.
         since = last[kind]["lastTransitionTime"] if last.get(kind, {}).get("status") == status else record.since
         made.append({"type": kind, "status": status, "reason": why, "message": message, "lastTransitionTime": since})
     return made
 
 
 def fitted(entries: Mapping[str, JSONObject], most: int = MOST_BYTES) -> dict[str, str]:
-    """The data of the ConfigMap, of at most so many bytes. What is done and well is shortened first, and left out first."""
+    """The data of the ConfigMap, of at most `most` bytes. Entries of adopted families are shortened first, and left out first."""
     data = {name: _text(each) for name, each in sorted(entries.items())}
     room = most - sum(map(_size, data.items()))
     order = sorted(data, key=lambda name: (entries[name]["phase"] != Phase.ADOPTED.value, name))
@@ -166,7 +166,10 @@ def _cut(text: str, most: int) -> str:
 
 
 def notice(before: Record | None, after: Record | None) -> Notice | None:
-    """What an Event says of the step from one record of a family to the next; None if nothing. after: None: there is none."""
+    """What an Event says of the step from one record of a family to the next; None if no Event is due.
+
+    before, after: None if there was or is no record.
+    """
     if after is None or (after.phase is Phase.WAITING and not after.reason):
         gone = before is not None and before.phase is Phase.SWITCHING_BACK
         return Notice("Released", "requests for these objects are served by kube-apiserver again") if gone else None
@@ -180,7 +183,10 @@ def notice(before: Record | None, after: Record | None) -> Notice | None:
 
 
 def event(definition: str, uid: str, said: Notice, now: str, count: int = 1, first: str = "") -> JSONObject:
-    """An Event on a definition. Its name says what it is about, so that a repetition becomes a count. now, first: RFC 3339."""
+    """An Event on a definition. Its name is a hash of what it says, so that a repetition has the same name and is counted.
+
+    now, first: RFC 3339.
+    """
     told = "\0".join((definition, uid, said.reason, said.message))
     return {
         "apiVersion": "v1",
@@ -208,7 +214,7 @@ def event(definition: str, uid: str, said: Notice, now: str, count: int = 1, fir
 
 
 class Status:
-    """Tells the host. Its methods are called on the event loop and return at once; `run` is the task that writes.
+    """Writes the status to the host. Methods are called on the event loop and return at once; `run` is the task that writes.
 
     namespace: the service's. Only one server may run it at a time: the one that moves. now: seconds since 1970; clock: monotonic.
     """
@@ -233,7 +239,7 @@ class Status:
         self._sleep = sleep
         self._random = random
         self._records: dict[str, Record] = {}
-        # Of these records it is not known yet whether the ConfigMap shows them.
+        # Families whose record is from `restore`: it is not known yet whether the ConfigMap shows it.
         self._restored: set[str] = set()
         self._moving: dict[str, Moving] = {}
         self._problems: dict[str, Sequence[str]] = {}
@@ -247,15 +253,15 @@ class Status:
         self._trouble = Problems()  # of which the log tells
 
     def restore(self, records: Iterable[Record]) -> None:
-        """All that the journal has, before `run`: nothing else tells of a family that stays as it is.
+        """Set all records of the journal, before `run`: `observe` is called only for those that change.
 
-        What the ConfigMap does not show of them yet gets its Events once it was read.
+        A record that the ConfigMap does not show yet gets its Events after the ConfigMap was read.
         """
         self._records = {record.family: record for record in records}
         self._restored = set(self._records)
 
     def observe(self, record: Record, moving: Moving | None = None) -> None:
-        """A family's record as it is now. moving: the progress of its copy or its release. Makes the Events of the step.
+        """Set a family's present record, and make the Events of the step. moving: the progress of its copy.
 
         A family that is Waiting without a reason after SwitchingBack is forgotten.
         """
@@ -269,13 +275,13 @@ class Status:
             self._moving.pop(record.family, None)
         else:
             self._moving[record.family] = moving
-        # What the ConfigMap has already was told before a restart.
+        # What the ConfigMap shows already had its Events before a restart.
         if before is not None or not self._is_shown(record):
             self._say(record, notice(before, record))
         self._changed.set()
 
     def forget(self, family: str) -> None:
-        """The family has no record any more and is not waited for."""
+        """Forget a family that has no record any more and does not wait to be adopted."""
         before = self._records.pop(family, None)
         self._moving.pop(family, None)
         self._problems.pop(family, None)
@@ -285,19 +291,19 @@ class Status:
         self._changed.set()
 
     def wanted(self, families: Collection[str]) -> None:
-        """All families that are to be adopted or have a record. Others that wait are waited for no longer."""
+        """Forget waiting families that are not wanted any more. families: all that are to be adopted or have a record."""
         gone = [name for name, record in self._records.items() if record.phase is Phase.WAITING and name not in families]
         for name in gone:
             self.forget(name)
 
     def problems(self, family: str, problems: Sequence[str]) -> None:
-        """What is wrong with an adopted family now; () if nothing."""
+        """Set what is wrong with an adopted family now; () if nothing."""
         if list(problems) != list(self._problems.get(family, ())):
             self._problems[family] = list(problems)
             self._changed.set()
 
     def told(self, family: str, message: str, reason: str = NOTE, *, warning: bool = True) -> None:
-        """What a person should know, as an Event and in the ConfigMap. It is a `record.Told`."""
+        """Report a message to people, as an Event and in the ConfigMap. It is a `record.Told`."""
         record = self._records.get(family)
         if record is None:
             return
@@ -306,7 +312,7 @@ class Status:
         self._changed.set()
 
     async def run(self) -> None:
-        """Until cancelled. What can't be written now is written later; moves do not wait for it."""
+        """Write until cancelled. What can't be written now is written later; moves do not wait for it."""
         pauses = RECONNECT.pauses(self._random)
         while True:
             await self._until_due()
@@ -318,7 +324,7 @@ class Status:
                 trouble = f"the ConfigMap {CONFIG_MAP} can't be written: {error}"
                 self._written = None
             try:
-                # Also if the ConfigMap is refused: then the Events are what tells of the moves.
+                # Also if the ConfigMap is refused: then people have only the Events.
                 await self._send_events()
             except Unreachable as error:
                 trouble = f"Events can't be written: {error}"
@@ -332,7 +338,7 @@ class Status:
                 await self._sleep(1.0)
 
     async def _until_due(self) -> None:
-        """Until something has changed here, or it is time to look whether somebody else has changed the ConfigMap."""
+        """Wait until there is something to write, or somebody else has changed the ConfigMap."""
         waits = [asyncio.create_task(self._changed.wait()), asyncio.create_task(self._look())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -341,7 +347,7 @@ class Status:
                 each.cancel()
 
     async def _look(self) -> bool:
-        """Returns once the ConfigMap is found to be another than was written."""
+        """Read the ConfigMap every LOOK_SECONDS, until it is not what was written here."""
         while True:
             await self._sleep(LOOK_SECONDS)
             try:
@@ -388,7 +394,7 @@ class Status:
         return await find(self._cluster, f"{self._path}/{CONFIG_MAP}")
 
     def _remember(self, data: Mapping[str, str]) -> None:
-        """What the host has: the times of changes before a restart."""
+        """Take over the entries that the ConfigMap has, for the times of changes before a restart."""
         for name, text in data.items():
             try:
                 found = json.loads(text)
@@ -429,7 +435,7 @@ class Status:
             self._events.popitem(last=False)
 
     def _may_say(self, definition: str) -> bool:
-        """Takes one from the definition's budget of Events."""
+        """Whether the definition may have another Event now. Takes one from its budget."""
         at = self._clock()
         left, seen = self._budgets.pop(definition, (float(BURST), at))
         left = min(float(BURST), left + (at - seen) * EVENTS_A_SECOND)
@@ -444,7 +450,7 @@ class Status:
             try:
                 await self._send(*key)
             except ClusterError as error:
-                # An Event is lost rather than waited for, as everywhere in Kubernetes.
+                # Give the Event up, as everywhere in Kubernetes: Events are best effort.
                 log.warning("an Event on %s can't be written: %s", key[0], error)
             self._events.pop(key, None)
 

@@ -1,7 +1,7 @@
-"""Steps: what comes next for a family, by its record and what is wanted of it, and what the mover needs others to do for that.
+"""Steps: what comes next for a family, by its record and what is wanted of it, and the interface to whatever carries that out.
 
-`next_step` is the decision, a pure function. `Actions` is all that a move does outside of the records: to the host, and to what
-this server serves. The composition root makes it of the parts, the tests of the mover have a fake of it. Pure.
+`next_step` is the decision, a pure function. `Actions` is all that a move does beside writing records: to the host, and to what
+this server serves. The composition root implements it with the real parts, and the tests of the mover with a fake. Pure.
 Source: none; no other server does this.
 """
 
@@ -20,15 +20,18 @@ __all__ = ["GUARDED", "Actions", "Remains", "Step", "fits", "is_frozen", "is_hid
 
 GroupVersion = tuple[str, str]
 
-# The phases in which the host must refuse writes. Of a copy that begins anew, it must not.
+# The phases in which the host must refuse writes.
 GUARDED = SERVED | {Phase.GUARDING}
 
 
 class Step(StrEnum):
-    """BEGIN: the move, from the start. MOVE: go on with it, or begin anew. BACK: give the move up. RESUME: look after what was
-    adopted before this process began. JOIN: adopt what was created in the family. SWITCH: follow what it serves now. EMPTY: a
-    definition is being deleted. HOLD: put our finalizer on again. CLEAN: remove the leftovers. RELEASE: give it back. FINISH: end
-    the way back. DISCARD: forget what is here of definitions that the host has by itself.
+    """What to do next for a family.
+
+    BEGIN: begin a move. MOVE: go on with it, or begin it anew. BACK: give the move up. RESUME: set up a family that was adopted
+    before this process began. JOIN: adopt definitions that were created in the family. SWITCH: follow a change of the
+    group-versions that it serves. EMPTY: delete the objects of a definition that is being deleted. HOLD: put our finalizer on
+    again. CLEAN: remove the leftovers. RELEASE: give the family back. FINISH: complete the way back. DISCARD: delete our objects
+    of definitions that the host serves by itself.
     """
 
     BEGIN = "Begin"
@@ -48,10 +51,10 @@ class Step(StrEnum):
 def next_step(
     record: Record | None, family: Family | None, *, resumed: bool = True, cleaned: Mapping[str, str] | None = None
 ) -> Step | None:
-    """None: nothing is to be done, or something stands in the way.
+    """The next step for a family; None if nothing is to be done, or something stands in the way.
 
-    family: None if nothing is known of it. resumed: whether this process looks after it. cleaned: as in `Family.cleanup`, the
-    requests that were answered.
+    family: None if nothing is known of it. resumed: whether this process has set up the adopted family. cleaned: the requests of
+    `Family.cleanup` that were carried out or refused.
     """
     if record is None:
         free = family is not None and family.wanted is Wanted.ADOPT and not family.obstacles and not family.deleted
@@ -72,7 +75,7 @@ def next_step(
 
 
 def _of_kept(record: Record, family: Family | None) -> Step | None:
-    """Of a record that waits: the host has its definitions by itself, and their objects here are kept and not served."""
+    """The step for a record in Waiting: the host serves its definitions by itself, and their objects here are not served."""
     if family is None or family.deleted:
         return None
     if family.discard:
@@ -88,15 +91,15 @@ def _of_adopted(record: Record, family: Family, cleaned: Mapping[str, str]) -> S
         return Step.HOLD
     if family.uids.keys() - record.uids.keys():
         return Step.JOIN
-    # Of definitions that are gone from the host, nobody knows what they served, so theirs stay.
+    # What definitions that are gone from the host served is unknown, so the group-versions stay while one is gone.
     if record.uids.keys() == family.uids.keys() and set(family.group_versions) != set(record.group_versions):
         return Step.SWITCH
-    # A version of the definition that leads to the leftovers may be left over itself, where a removal was interrupted.
+    # An interrupted removal of leftovers may have left its version in the definition.
     return Step.CLEAN if to_clean(record, family, cleaned) or family.opened else None
 
 
 def to_clean(record: Record, family: Family, cleaned: Mapping[str, str]) -> list[str]:
-    """The definitions whose leftovers are to be removed, and were not yet."""
+    """The definitions with an unanswered request to remove their leftovers, sorted."""
     return sorted(
         name
         for name, asked in family.cleanup.items()
@@ -111,7 +114,7 @@ def fits(record: Record, family: Family | None) -> bool:
         and family.wanted is Wanted.ADOPT
         and not family.obstacles
         and not family.deleted
-        # Without it nothing keeps others from giving the definition back, as from a backup, so that clients write at the host.
+        # Without our finalizer the definition may have been given back from a backup, and clients may write to the host.
         and not (record.phase is Phase.SWITCHING and family.unheld and not record.shared)
         and dict(family.uids) == dict(record.uids)
         and set(family.group_versions) == set(record.group_versions)
@@ -121,19 +124,19 @@ def fits(record: Record, family: Family | None) -> bool:
 def is_frozen(record: Record) -> bool:
     """Whether a server that serves the record's definitions, and does not move them itself, must refuse writes.
 
-    During a release, too: only the server that moves knows when the last difference is read, and what another one took after
-    that would be lost. So it holds from the first request after a restart on.
+    During a release, too: only the server that moves knows when the last difference is read, and a write that another server took
+    after that would be lost. So writes are refused from the first request after a restart on.
     """
     return not record.shared and record.phase in (Phase.SWITCHING, Phase.GIVING_BACK, Phase.SWITCHING_BACK)
 
 
 def is_hidden(record: Record) -> bool:
-    """Whether it must refuse reads as well."""
+    """Whether a server as in `is_frozen` must refuse reads as well."""
     return not record.shared and record.phase is Phase.SWITCHING_BACK
 
 
 def joined(record: Record, family: Family, host_revision: int) -> Record:
-    """The record with the definitions that have joined, of which the host has no objects."""
+    """The record with the definitions that have joined. The host has no objects of these."""
     new = {name: none_left(host_revision) for name in family.uids if name not in record.uids}
     return replace(
         record,
@@ -144,23 +147,26 @@ def joined(record: Record, family: Family, host_revision: int) -> Record:
 
 
 class Remains(Protocol):
-    """The leftovers of one definition, in the cluster's etcd: `giving_back.Leftovers`, or `leftovers.APILeftovers`.
+    """The leftovers of one definition, in the cluster's etcd: `to_etcd.Leftovers`, or `through_api.APILeftovers`.
 
-    Both raise CantGiveBack if somebody has to do something about it, and StorageError, ClusterError or Unreachable.
+    Both raise CantGiveBack if a person has to do something about it, and StorageError, ClusterError or Unreachable.
     """
 
     async def check_removable(self, copied: Copied) -> Copied:
-        """What to record before `remove`. Raises CantGiveBack if they are not those that were copied."""
+        """What to record before `remove`. Raises CantGiveBack if the leftovers are not those that were copied."""
 
     async def remove(self, copied: Copied, progress: Progress) -> int:
-        """Remove them all. Returns how many there were."""
+        """Remove all leftovers. Returns how many were removed."""
 
 
 class Actions(Protocol):
-    """All may be repeated, after a crash too. Failures are AggserverErrors, whose text a person understands."""
+    """What a move does to the host and to what this server serves.
+
+    Every method may be repeated, also after a crash. Failures are AggserverErrors, whose text is for people.
+    """
 
     async def families(self, groups: Collection[str]) -> Sequence[Family]:
-        """All, those of these groups as the host has them now: asked for, not from a watch that may be behind."""
+        """All families. In these groups the host itself is asked for the present state, since a watch may be behind."""
 
     async def hold(self, definition: str) -> None:
         """Put our finalizer on the definition in the host."""
@@ -169,64 +175,64 @@ class Actions(Protocol):
         """Whether the host has that definition, and is not deleting it."""
 
     async def let_go(self, definition: str, uid: str) -> None:
-        """Take our finalizer off, if the host still has that definition."""
+        """Take our finalizer off, if the host still has the definition with that uid."""
 
     def source(self, definition: str) -> Source:
-        """What to copy its objects from. Raises CantCopy."""
+        """The source to copy the definition's objects from. Raises CantCopy."""
 
     async def guard(self, definitions: Collection[str]) -> None:
-        """Let the host refuse writes of the objects of exactly these, and wait until each kube-apiserver does so."""
+        """Let the host refuse writes of the objects of exactly these definitions. Waits until each kube-apiserver does so."""
 
     async def host_revision(self) -> int:
         """The newest revision of the cluster's etcd."""
 
     async def advance_host(self, revision: int) -> None:
-        """Let the host have no smaller revision, if its etcd can be reached."""
+        """Raise the host's revision to at least this one, if its etcd can be reached."""
 
     async def check_host(self) -> None:
-        """Make a small write at the host, which fails if its etcd is full or another server moves families."""
+        """Make a small write to the host, to see that its etcd is not full and no other server moves families."""
 
     async def freeze(self, definition: str, *, reads: bool = False) -> None:
-        """`apiextensions.definitions.Definitions.freeze`."""
+        """Refuse writes here, and reads too if asked: `apiextensions.definitions.Definitions.freeze`."""
 
     def thaw(self, definition: str) -> None:
-        """`apiextensions.definitions.Definitions.thaw`."""
+        """Undo `freeze`: `apiextensions.definitions.Definitions.thaw`."""
 
     async def mark(self, definition: str) -> None:
-        """Let watches, exact lists and continue tokens from before this call get 410; watches that are open end."""
+        """Answer 410 to watches, exact lists and continue tokens from before this call, and end the open watches."""
 
     async def serve(self, record: Record) -> None:
-        """Return when the record's definitions are served here."""
+        """Serve the record's definitions. Returns when they are served."""
 
     async def withdraw(self, definitions: Iterable[str]) -> None:
-        """Serve these no longer, and forget them."""
+        """Stop serving these definitions, and forget them."""
 
     async def try_to_us(self, group_versions: Sequence[GroupVersion]) -> None:
-        """Ask whether the host would let `to_us` lead these here. Changes nothing."""
+        """Check by dry runs that the host would let `to_us` succeed. Changes nothing."""
 
     async def to_us(self, group_versions: Sequence[GroupVersion]) -> bool:
-        """Lead these here and keep them so; return when each kube-apiserver does. Returns whether one led elsewhere before."""
+        """Lead requests for these here, now and from now on. Waits for each kube-apiserver. Returns whether any led elsewhere."""
 
     async def to_host(self, group_versions: Sequence[GroupVersion]) -> None:
-        """Let the host serve these itself; return when each kube-apiserver does."""
+        """Let the host serve these itself. Waits until each kube-apiserver does."""
 
     async def remove(self, group_versions: Sequence[GroupVersion]) -> None:
-        """Delete our APIServices of these, which are not served any more."""
+        """Delete our APIServices of these group-versions, which are not served any more."""
 
     async def end_watches(self, definition: str) -> None:
         """End the watches that clients have open at the host itself."""
 
     def give_back(self, record: Record, definition: str) -> GiveBack:
-        """What brings its objects back."""
+        """The `GiveBack` for the definition's objects."""
 
     def leftovers(self, record: Record, definition: str) -> AbstractAsyncContextManager[Remains]:
-        """What the move left in the cluster's etcd, within the block. Entering raises as `Remains`."""
+        """The definition's leftovers, for use within the block. Entering it raises as the methods of `Remains`."""
 
     async def close_leftovers(self, definition: str) -> None:
-        """End what an interrupted removal of leftovers may have left in the definition. Does nothing if that is done."""
+        """Undo what an interrupted removal of leftovers may have left in the definition. Does nothing if there is nothing."""
 
     async def empty(self, definition: str) -> str:
         """Delete all objects of a definition that is being deleted, and wait until none is left.
 
-        Returns what a person should know of the leftovers, '' if nothing.
+        Returns a message for people about the leftovers, '' if there is none.
         """

@@ -19,7 +19,7 @@ class ChangedError(AggserverError):
 
 
 class Wants:
-    """What is wanted now, by the family's name. changed: set whenever that is told."""
+    """What is wanted now. families: by name. changed: set by each call of `tell`."""
 
     def __init__(self) -> None:
         self.families: dict[str, Family] = {}
@@ -30,7 +30,10 @@ class Wants:
         self.changed.set()
 
     async def during(self, work: Coroutine[None, None, T], check: Callable[[], None]) -> T:
-        """Do the work. `check` is called at each change of what is wanted; what it raises ends the work, and is raised."""
+        """Do the work and return its result. `check` is called at each change of what is wanted; if it raises, the work ends.
+
+        Raises what either raises.
+        """
         task = asyncio.create_task(work)
         try:
             while not task.done():

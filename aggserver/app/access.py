@@ -1,4 +1,4 @@
-"""Access: what decides in `aggserver dev` who may do what, put together."""
+"""Access: puts authorization in `aggserver dev` together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger("aggserver")
 
 
 def takes_anonymous(options: Options) -> bool:
-    """Whether requests without credentials are let in. As upstream, not where everybody may do everything."""
+    """Whether requests without credentials are authenticated as anonymous. As upstream, not with AlwaysAllow."""
     if options.anonymous_auth and "AlwaysAllow" in options.authorization_mode:
         log.warning("requests without credentials get 401, since --authorization-mode=AlwaysAllow would allow them everything")
         return False
@@ -28,12 +28,14 @@ def takes_anonymous(options: Options) -> bool:
 
 
 class Access:
-    """With the built-in kinds, roles and bindings are the server's own; without them, the bootstrap roles are all there is.
+    """The authorizers of `aggserver dev`, and what keeps their roles.
+
+    With the built-in kinds, roles and bindings are the server's own; without them, only the bootstrap roles exist.
 
     stores: returns the store of a built-in resource; called when roles are needed.
 
     plugins: of admission, after all others that may change an object. filters: before authorization. tasks: in the background.
-    authorizer: for requests. reviewer: for access reviews, to which open paths are none, as in kube-apiserver.
+    authorizer: for requests. reviewer: for access reviews, which ignore the open paths, as in kube-apiserver.
     """
 
     def __init__(self, options: Options, stores: Callable[[str, str], Store]) -> None:

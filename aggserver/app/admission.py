@@ -1,4 +1,4 @@
-"""The admission of a server: the enabled plugins in upstream's order, with what a mode gives them.
+"""The admission of a server: puts the enabled plugins together in upstream's order, for either mode.
 
 Source: k8s.io/kubernetes pkg/kubeapiserver/options/plugins.go (AllOrderedPlugins), v1.36.3.
 """
@@ -41,7 +41,7 @@ from aggserver.webhook.config import ClientConfig
 from aggserver.webhook.identities import Identities
 from aggserver.webhook.lazy import LazyWebhooks
 
-# What runs expressions takes a tenth of a second to import, and is imported with the first rule that has one.
+# The modules that run expressions take a tenth of a second to import, so they are imported with the first rule that has one.
 if TYPE_CHECKING:
     from aggserver.admission.owner_references import FindResources, OwnerReferencesPermissionEnforcement
     from aggserver.admission.policy.plugins import FindParams, MutatingAdmissionPolicies, ValidatingAdmissionPolicies
@@ -51,7 +51,7 @@ __all__ = ["AggregatedAdmission", "Common", "StandaloneAdmission"]
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """What the plugins of both modes are made of. identities: of each webhook plugin. new_uid: for AdmissionReviews."""
+    """What the plugins of both modes need. identities: by name of the webhook plugin. new_uid: for AdmissionReviews."""
 
     options: Options
     authorizer: Authorizer
@@ -60,13 +60,13 @@ class Common:
     new_uid: Callable[[], str]
 
     def enabled(self) -> frozenset[str]:
-        """Names of plugins."""
+        """The names of the enabled plugins."""
         defaults = {name for name, enabled in ADMISSION_PLUGINS.items() if enabled}
         return frozenset((defaults | {*self.options.enable_admission_plugins}) - {*self.options.disable_admission_plugins})
 
 
 class AggregatedAdmission:
-    """By the rules of a cluster. `run` is the task; `healthy` and `warning` are for a readiness check."""
+    """Admission by the rules of a cluster. `run` is the task; `healthy` and `warning` are for a readiness check."""
 
     def __init__(self, common: Common, cluster: Cluster) -> None:
         self._common = common
@@ -104,9 +104,9 @@ class AggregatedAdmission:
 
 
 class StandaloneAdmission:
-    """By the rules that the server itself stores; there are no ResourceQuotas. stores: of admissionregistration.k8s.io.
+    """Admission by the rules that the server itself stores, without ResourceQuotas.
 
-    last: asked after all others that may change an object.
+    stores: of admissionregistration.k8s.io, by resource. last: plugins that run after all others that may change an object.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class StandaloneAdmission:
         return _chain(plugins, self._common.enabled(), [], observer, self._last)
 
     def of_files(self) -> Chain:
-        """What the objects of files go through at the start: no webhooks and no policies (see `seed`)."""
+        """The admission of objects from files at the start: no webhooks and no policies (see `seed`)."""
         plugins = [NamespaceLifecycle(self._namespaces)]
         return Chain(plugins if "NamespaceLifecycle" in self._common.enabled() else [])
 
@@ -134,7 +134,7 @@ class StandaloneAdmission:
         await self._sources.run()
 
     async def known(self) -> None:
-        """Wait until the rules from before the start are known."""
+        """Wait until the rules in the store at the start were read."""
         await self._sources.known()
 
     def stop(self) -> None:
@@ -151,7 +151,7 @@ _Plugin = Mutating | Validating
 
 @dataclass(frozen=True, slots=True)
 class _World:
-    """What the plugins look up beside the rules, and whom they tell of themselves."""
+    """What the plugins look up beside the rules, and the observer that they report to."""
 
     namespaces: _Namespaces
     find_params: FindParams
@@ -160,7 +160,7 @@ class _World:
 
 
 def _plugins(common: Common, rules: Sources, world: _World) -> dict[str, _Plugin]:
-    """By name, those of both modes."""
+    """The plugins of both modes, by name."""
 
     def compile_conditions(conditions: Sequence[JSONObject]) -> Conditions:
         from aggserver.admission.policy.evaluating import WebhookConditions
@@ -205,7 +205,7 @@ def _certificate_plugins(authorizer: Authorizer) -> dict[str, _Plugin]:
 
 
 class _Owners:
-    """OwnerReferencesPermissionEnforcement, made with the first write that it is asked about: it is off by default."""
+    """OwnerReferencesPermissionEnforcement, made at the first write that it checks, since it is off by default."""
 
     def __init__(self, authorizer: Authorizer, find_resources: FindResources) -> None:
         self._authorizer = authorizer
@@ -223,7 +223,7 @@ class _Owners:
 
 
 class _Policies:
-    """A plugin that is made with the first policy."""
+    """Base of the policy plugins, which are made when there is a first policy."""
 
     def __init__(self, rules: Sources, world: _World, authorizer: Authorizer) -> None:
         self._rules = rules
@@ -275,7 +275,7 @@ def _chain(
     observer: AdmissionObserver,
     last: Sequence[Mutating] = (),
 ) -> Chain:
-    """first, last: before and after all others that may change an object."""
+    """The chain of the enabled plugins. first, last: run before and after all others that may change an object."""
     ordered = [(name, plugins[name]) for name in ADMISSION_PLUGINS if name in enabled and name in plugins]
     clock = time.monotonic
     mutating = [ObservedMutating(name, plugin, observer, clock) for name, plugin in ordered if isinstance(plugin, Mutating)]
@@ -288,7 +288,7 @@ def _policies(rules: Sources) -> tuple[Collection, ...]:
 
 
 class _Identified:
-    """Calls webhooks as those that they know. A `WebhookCaller`."""
+    """A `WebhookCaller` that calls each webhook with the identity that is configured for it."""
 
     def __init__(self, webhooks: LazyWebhooks, identities: Identities) -> None:
         self._webhooks = webhooks

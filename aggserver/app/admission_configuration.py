@@ -1,8 +1,8 @@
-"""--admission-control-config-file: what the webhook plugins prove to be to webhooks.
+"""--admission-control-config-file: the credentials with which the webhook plugins call webhooks.
 
-The file is an AdmissionConfiguration, which has a configuration for each plugin, or names a file with it. That of the webhook
-plugins names a kubeconfig. What it says of plugins that this server does not have is ignored, so that a file for kube-apiserver
-can be used. Everything is read once, at the start, except files with tokens.
+The file is an AdmissionConfiguration, which has a configuration for each plugin, or names a file with it. The configuration of
+the webhook plugins names a kubeconfig. Configurations of plugins that this server does not have are ignored, so that a file for
+kube-apiserver can be used. Everything is read once, at the start, except files with tokens.
 Source: k8s.io/apiserver pkg/admission/config.go, pkg/admission/plugin/webhook/config/kubeconfig.go, v0.36.3.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["read_identities"]
 
 _FLAG = "--admission-control-config-file"
 _WEBHOOKS = ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
-# (apiVersion, kind) of each, in all versions that upstream knows.
+# (apiVersion, kind) of the two kinds of configuration, in all versions that upstream knows.
 _CONFIGURATIONS = (
     ("apiserver.config.k8s.io/v1", "AdmissionConfiguration"),
     ("apiserver.k8s.io/v1alpha1", "AdmissionConfiguration"),
@@ -33,7 +33,7 @@ _OF_WEBHOOKS = (
 
 
 def read_identities(path: Path | None) -> dict[str, Identities]:
-    """By plugin. Raises StartError."""
+    """The identities by name of the webhook plugin. path: of the file, None without the flag. Raises StartError."""
     found = {plugin: Identities({}) for plugin in _WEBHOOKS}
     if path is None:
         return found
@@ -56,7 +56,7 @@ def read_identities(path: Path | None) -> dict[str, Identities]:
 
 
 def _of_plugin(plugin: Mapping[str, Any], folder: Path) -> Any:
-    """The configuration, None if there is none."""
+    """The configuration of a plugin, None if there is none. folder: of the file, for relative paths."""
     if plugin.get("configuration") is not None:
         return plugin["configuration"]
     return _decoded(folder / plugin["path"]) if plugin.get("path") else None
@@ -83,7 +83,7 @@ def _decoded(path: Path) -> Any:
 
 
 def _typed(found: Any, kinds: tuple[tuple[str, str], ...], members: set[str]) -> Mapping[str, Any]:
-    """Checked to be of one of the kinds, and to have only these members."""
+    """Check that the value is of one of the kinds and has only these members, and return it. Raises ValueError."""
     if not isinstance(found, dict) or (found.get("apiVersion"), found.get("kind")) not in kinds:
         raise ValueError(f"must be {' or '.join(f'{kind} of {version}' for version, kind in kinds)}")
     if unknown := found.keys() - {"apiVersion", "kind"} - members:

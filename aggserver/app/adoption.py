@@ -1,7 +1,7 @@
-"""Adoption (`--adopt`): puts together what moves definitions of the host cluster to this server, and back.
+"""Adoption (`--adopt`): puts the parts together that move definitions of the host cluster to this server, and back.
 
 Every server follows the host's definitions and the journal, and serves what the journal says is adopted, after a restart also
-while the host can't be reached. The one that holds the Lease moves families, keeps the APIServices, and writes the status.
+while the host can't be reached. The server that holds the Lease moves families, keeps the APIServices, and writes the status.
 """
 
 from __future__ import annotations
@@ -61,22 +61,22 @@ __all__ = ["Adoption", "installation_id"]
 
 log = logging.getLogger("aggserver.adoption")
 
-# Under which problems of the guard are told; the others are those of APIServices.
+# The key of the guard's problems in `_problems`; the other keys are names of APIServices.
 GUARD = "guard"
 
-# The id is kept twice: all that was adopted belongs to it, and one that is lost can't be found out.
+# The id is kept twice: all that was adopted belongs to it, and a lost id can't be recovered.
 _INSTALLATION = (f"{INSTALLATION}id", f"{INSTALLATION}copy")
 _NAMESPACES = "/api/v1/namespaces"
-# Seconds between looks whether the objects of a definition that is being deleted are gone, and between attempts after a failure.
+# Seconds between checks whether the objects of a definition that is being deleted are gone, and between attempts after a failure.
 _LOOK_SECONDS, _RETRY_SECONDS = 0.5, 2.0
-# How often to look whether somebody has changed the guard.
+# Seconds between checks whether somebody has changed the guard.
 _GUARD_SECONDS = 10.0
 
 
 async def installation_id(storage: Storage) -> str:
-    """The id of this installation, the same for all servers of a store: made once, and kept in it.
+    """The id of this installation, the same for all servers of a store: a UUID, made once and kept in the store.
 
-    Of what is damaged, the other copy is the way out. Raises StorageError, DamagedRecord if there is no sound one.
+    A damaged copy is replaced by the other one. Raises StorageError, and DamagedRecord if both copies are damaged.
     """
     made = str(uuid.uuid4()).encode()
     while True:
@@ -89,18 +89,19 @@ async def installation_id(storage: Storage) -> str:
         with suppress(KeyExists, Conflict, NotFound):  # another server was faster
             for item in damaged:
                 await storage.update(item.key, value, item.revision)
-            # The first one decides, so the copy is made only once that is there.
+            # The first key decides which server's id holds, so the copy is created after it.
             for key in (key for key, item in found.items() if item is None):
                 await storage.create(key, value)
             return value.decode()
 
 
 class Adoption:
-    """run: the task. host, replicas, installation, lease, max_object_bytes: as the steps of a move use them.
+    """Serves adopted definitions, and moves families while this server holds the Lease. `run` is the task.
 
+    host, replicas, installation, lease, max_object_bytes: for the steps of a move.
     service: the Service in front of this server. ca_bundle: the PEM of the CA that signed its certificate. host_etcd: the
-    cluster's own etcd, started, if it can be reached. installation: see `installation_id`. want: is told all adopted definitions
-    by name, and returns when they are served beside others. has_own: whether a definition is served that is not adopted.
+    cluster's own etcd, started, if it can be reached. installation: see `installation_id`. want: called with all adopted
+    definitions by name, returns when they are served beside others. has_own: whether a definition that is not adopted is served.
     """
 
     def __init__(
@@ -134,12 +135,12 @@ class Adoption:
         agent = f"aggserver/{aggserver.__version__}"
         self.replicas = connect_each(cluster, str(options.kubeconfig or ""), options.kube_apiservers, agent)
         self._metrics = AdoptionMetrics(engine.metrics.registry)
-        # The host's name, which is the pod's, is for people; a restarted container has the same.
+        # The host name, which is the pod's, is for people. A restarted container has the same one, so a UUID is added.
         self.lease = Lease(cluster, service.namespace, LEASE, f"{socket.gethostname()}_{uuid.uuid4()}")
         self._changed = asyncio.Event()
         self._serving = asyncio.Lock()
         self._is_served = False
-        # By name, the uids of definitions that are served no longer, although a record still has them.
+        # By name, the uids of definitions that are not served any more, although a record still has them.
         self._withdrawn: dict[str, str] = {}
         self._marked: set[GroupVersion] = set()
         # The resourceVersion of each definition as the journal keeps it, so that other changes do not read it again.
@@ -149,12 +150,12 @@ class Adoption:
         self._term: _Term | None = None  # while this server holds the Lease
         self._problems: dict[str, str] = {}
         self._guarded_at: dict[str, float] = {}
-        self._said: dict[str, tuple[Phase, str]] = {}  # what the log said last of each family
-        # Definitions that are being deleted in the host: what deletes their objects here, by uid.
+        self._said: dict[str, tuple[Phase, str]] = {}  # by family, the phase and reason that were logged last
+        # By uid of a definition that is being deleted in the host: the task that deletes its objects here.
         self._emptying: dict[str, asyncio.Task[None]] = {}
 
     def trust(self) -> None:
-        """The serving certificate's CA has changed."""
+        """Use a new CA of the serving certificate in APIServices and the guard."""
         if self._term is not None and (bundle := self._ca_bundle()):
             self._term.switcher.trust(bundle)
             self._term.steps.renew_guard()
@@ -164,12 +165,12 @@ class Adoption:
         return self._journal.trouble() if self._is_served else "the records of adopted definitions have not been read yet"
 
     def unreadable(self) -> str | None:
-        """Why some of what was adopted may not be served."""
+        """Why some adopted definitions may not be served; None if all are."""
         damaged = self._journal.unreadable()
         return None if damaged is None else str(damaged)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Follow the journal and the host, until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._journal.run())
@@ -208,7 +209,7 @@ class Adoption:
             await self._keep(wanted)
 
     async def _keep(self, wanted: Iterable[str]) -> None:
-        """Keep the definitions for a restart without the host. Nothing else waits for it, so a full store holds nothing up."""
+        """Keep the definitions in the store, for a restart without the host. If the store is full, this is tried again later."""
         if self._keeping is not None:
             self._keeping.cancel()
         try:
@@ -229,7 +230,7 @@ class Adoption:
             self._unkept = ""
 
     async def withdraw(self, definitions: Iterable[str]) -> None:
-        """Serve these no longer, although the record has them still. Raises StorageError."""
+        """Stop serving these definitions, although the record still has them. Raises StorageError."""
         uids = {name: uid for record in self._journal.records.values() for name, uid in record.uids.items()}
         names = list(definitions)
         self._withdrawn |= {name: uids[name] for name in names if name in uids}
@@ -239,7 +240,7 @@ class Adoption:
             await self._journal.forget_definition(name)
 
     async def _freeze(self, records: Iterable[Record]) -> None:
-        """What the server that moves does by steps, the others do by the record."""
+        """Refuse writes and reads as the records say, in a server that does not move: the one that moves does so by its steps."""
         for record in records:
             for name in record.uids:
                 if is_frozen(record):
@@ -263,7 +264,7 @@ class Adoption:
         self._changed.set()
 
     async def _follow(self) -> None:
-        """Serve each change of the journal and of the host's definitions, and tell the mover what is wanted."""
+        """Serve each change of the journal and of the host's definitions, and pass what is wanted to the mover."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -283,7 +284,7 @@ class Adoption:
     # --- the server that moves ---
 
     async def _move(self) -> None:
-        """A term with the Lease. What was known in an earlier one need not be true any more."""
+        """Move families while this server holds the Lease, with new objects, since those of an earlier term are out of date."""
         await self._read_records()
         status = Status(self._cluster, self._service.namespace, self._metrics)
         status.restore(self._journal.records.values())
@@ -306,7 +307,10 @@ class Adoption:
             self._changed.set()
 
     async def _read_records(self) -> None:
-        """What the server that moved before has written last may not have been told yet, and the guard is made of the records."""
+        """Read the records, since the watch may not have delivered the last writes of the server that moved before.
+
+        The guard is set by the records.
+        """
         while True:
             try:
                 await self._journal.read()
@@ -317,9 +321,9 @@ class Adoption:
                 return
 
     def _with_objects(self, family: Family) -> Family:
-        """The family without those of its deleted definitions that still have objects here, which begin to be deleted now.
+        """The family with only those `deleted` definitions whose objects here are gone. Begins to delete those of the others.
 
-        That may take as long as others have finalizers on them, and must not keep the mover from other families.
+        That may take as long as the objects have finalizers, and must not keep the mover from other families.
         """
         record = self._journal.get(family.name)
         if record is None or record.phase is not Phase.ADOPTED:
@@ -332,7 +336,7 @@ class Adoption:
         return replace(family, deleted=[name for name in family.deleted if record.uids.get(name) in emptied])
 
     async def _empty(self, definition: str) -> None:
-        """Delete all objects of a definition, until none is left. Others go on to read and delete them, and create none."""
+        """Delete all objects of a definition, until none is left. Meanwhile clients may read and delete them, but create none."""
         while True:
             try:
                 resource = self._engine.definitions.get(definition)
@@ -343,7 +347,7 @@ class Adoption:
             except AggserverError as error:
                 log.warning("the objects of %s, which is being deleted, can't be deleted yet: %s", definition, error)
                 await asyncio.sleep(_RETRY_SECONDS)
-            except Exception:  # or it would count as done
+            except Exception:  # else the task would be done, and the objects would count as deleted
                 log.exception("the objects of %s, which is being deleted, can't be deleted yet", definition)
                 await asyncio.sleep(_RETRY_SECONDS)
             await asyncio.sleep(_LOOK_SECONDS)
@@ -402,7 +406,7 @@ class _Term:
 
 
 class _Actions:
-    """`steps.Actions`, by the real parts."""
+    """`steps.Actions` with the real parts."""
 
     def __init__(
         self,
@@ -483,7 +487,7 @@ class _Actions:
     async def host_revision(self) -> int:
         if self._host_etcd is not None:
             return await self._host_etcd.revision()
-        # A list without a resourceVersion is of the newest revision.
+        # A list without a resourceVersion is at the newest revision.
         answer = await self._cluster.request("GET", _NAMESPACES, query={"limit": "1"})
         return int(answer["metadata"]["resourceVersion"])
 
@@ -522,7 +526,7 @@ class _Actions:
 
     async def to_host(self, group_versions: Sequence[GroupVersion]) -> None:
         given = await self._switcher.to_host(group_versions)
-        # Without a definition nobody serves it, and where somebody else's server answers is not this one's affair.
+        # A group-version without a definition is served by nobody, so waiting for it would time out.
         served = [each for each in given if self._host.serves(each)]
         await proxied(await self._replicas.clusters(), served, "")
 
@@ -557,7 +561,7 @@ class _Actions:
         if not await self._definitions.delete_objects(definition):
             raise AggserverError(f"{definition} is being deleted, and still has objects")
         if self._host_etcd is not None:
-            # The host deletes what the move left, but waits for finalizers that nobody can take off there.
+            # The host deletes the leftovers, but would wait for their finalizers, which nobody can take off there.
             await drop(self._host_etcd, objects_prefix(definition))
             return ""
         crd = self._host.crd(definition)
@@ -576,7 +580,7 @@ class _Actions:
 
 
 class _Unwritten:
-    """A `record.GiveBack` for a release that must not give objects new uids: it is possible while nothing was written here."""
+    """A `record.GiveBack` without etcd, for a release that must not give objects new uids. Fails if anything was written here."""
 
     through_api = True
 

@@ -1,8 +1,8 @@
 """`aggserver serve`: behind a cluster's aggregation layer, with definitions from a folder, or adopted from the cluster.
 
 The server listens at once, whatever state the cluster is in. It answers health checks, which say what it waits for, and is not
-ready until it has the authentication ConfigMap, the rules of admission and its certificate. Whatever it reads from the cluster it
-goes on watching, so that changes take effect without a restart.
+ready until it has the authentication ConfigMap, the rules of admission and its certificate. It goes on watching whatever it reads
+from the cluster, so that changes take effect without a restart.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ log = logging.getLogger("aggserver")
 async def run(options: Options, say: Callable[[str], None], on_server: Callable[[Server], None]) -> int:
     """Serves until the server is asked to stop. Returns the exit status.
 
-    say: prints a line for the person who started the server. on_server: gets the server, to be able to stop it.
+    say: prints a line for the person who started the server. on_server: called with the server, so that the caller can stop it.
     Raises AggserverError if it can't start or go on.
     """
     async with contextlib.AsyncExitStack() as stack:
@@ -176,13 +176,13 @@ def _service(options: Options) -> Service:
 
 
 def _keep_registered(engine: Engine, certificate: ServingCertificate, registrar: Registrar) -> None:
-    """Tells the registrar the served versions and the CA bundle, whenever either changes."""
+    """Passes the served versions and the CA bundle to the registrar, whenever either changes."""
 
     def want() -> None:
         # Not before the definitions were read: otherwise each restart would delete all APIServices for a moment.
         if certificate.ca_bundle and engine.installer.generation:
             versions = [version for group in engine.installer.groups() for version in group.versions]
-            # The APIServices of adopted group-versions are kept by whoever adopted them.
+            # The APIServices of adopted group-versions are kept by the server that moves families.
             own = [each for each in versions if not engine.installer.adopted_by(each.group, each.version)]
             registrar.want([(each.group, each.version) for each in own], certificate.ca_bundle)
 
@@ -226,9 +226,9 @@ def _trust(tls: TLSConfig, bundle: bytes) -> None:
 
 
 class _Sources:
-    """The definitions of the folder, if there is one, and those that were adopted, served together.
+    """Serves the definitions of the folder, if there is one, together with the adopted ones.
 
-    Nothing is served before the folder was read: its APIServices would be deleted for a moment.
+    Nothing is served before the folder was read: else the APIServices of its definitions would be deleted for a moment.
     """
 
     def __init__(self, engine: Engine, *, folder: bool, adoption: bool) -> None:
@@ -241,13 +241,13 @@ class _Sources:
             self._read.set()
 
     def missing(self) -> str | None:
-        """What was not read yet, so that what is served is not all; None once it is."""
+        """Which definitions were not read yet, so that not all are served; None if all were."""
         if not self._read.is_set():
             return "the folder of definitions has not been read yet"
         return "the records of adopted definitions have not been read yet" if self._awaited else None
 
     def has_own(self, name: str) -> bool:
-        """Whether a definition of the folder is served, which is not adopted."""
+        """Whether the definition with that name is served from the folder."""
         return name in self._folder and name not in self._adopted
 
     def in_folder(self, definitions: Mapping[str, Definition]) -> None:
@@ -256,7 +256,7 @@ class _Sources:
         self._serve()
 
     async def adopted(self, definitions: Mapping[str, Definition]) -> None:
-        """Returns when these are served, and no other adopted ones."""
+        """Serve exactly these adopted definitions, by name. Returns when they are served."""
         await self._read.wait()
         for name in self._folder.keys() & (definitions.keys() - self._adopted.keys()):
             log.warning("definitions: %s is adopted from the cluster, so that the one in the folder is not served", name)

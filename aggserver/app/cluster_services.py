@@ -1,7 +1,7 @@
 """ClusterServices: the addresses of services in the hosting cluster, for webhooks.
 
 A service is read when a webhook is called, and kept for some seconds. The last known address is used while the API server does
-not answer. Connections go to the ClusterIP, as those of kube-apiserver without --enable-aggregator-routing.
+not answer. Connections go to the ClusterIP, like those of kube-apiserver without --enable-aggregator-routing.
 Source: k8s.io/apiserver pkg/util/proxy/proxy.go (ResolveCluster), v0.36.3.
 """
 
@@ -20,7 +20,7 @@ from aggserver.webhook.config import ServiceReference
 __all__ = ["ClusterServices"]
 
 KEEP_SECONDS = 10.0
-# Services of webhooks, of which clusters have some dozens.
+# Services whose addresses are kept. Clusters have some dozens of services with webhooks.
 MAX_SERVICES = 1000
 
 _TYPES_WITH_ADDRESS = ("ClusterIP", "NodePort", "LoadBalancer")

@@ -1,8 +1,8 @@
 """The controllers of a server without a cluster: the tasks of those that `--controllers` enables.
 
-They are the part of kube-controller-manager without which objects would stay that nobody wants, or be missing that everybody
-expects. No request needs them. They begin when the server's first line was printed, so that whoever waits for that line does not
-wait for their modules.
+They are the part of kube-controller-manager without which unwanted objects would stay, or expected ones be missing. No request
+needs them. They start after the server's first line was printed, so that nobody who waits for that line waits for their modules
+to be imported.
 Source of the names: k8s.io/kubernetes cmd/kube-controller-manager/names, v1.36.3.
 """
 
@@ -34,9 +34,10 @@ def controllers(
     told: asyncio.Event,
     rare: Mapping[str, _Run],
 ) -> list[Task]:
-    """namespaces: their store. ca_bundle: by which clients know the server. told: is set once the first line was printed.
+    """The tasks of the enabled controllers.
 
-    rare: further ones, by their names.
+    namespaces: their store. ca_bundle: returns the CAs by which clients verify the server, as PEM. told: set once the first line
+    was printed. rare: further controllers by their names.
     """
 
     def namespace() -> _Run:
@@ -74,7 +75,7 @@ def controllers(
         return PodRunner(engine.installer, storage, time.time).run
 
     def started(make: Callable[[], _Run]) -> _Run:
-        make = functools.cache(make)  # once, also if the task is started again
+        make = functools.cache(make)  # make the controller once, also if its task is restarted
 
         async def run() -> None:
             await told.wait()

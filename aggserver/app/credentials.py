@@ -1,9 +1,9 @@
 """The credentials of `aggserver dev`: its serving certificate, the CAs it trusts, and the kubeconfig it writes.
 
-Unless flags name others, all are of one CA, which is the server's own. They are kept in a folder and renewed while the server
-runs: new connections see the new certificate, a successor of the CA is trusted besides it, and the kubeconfig is written again.
-`certificates/keeper.py` decides what is due. Files that flags name are followed for changes: a serving certificate stands in the
-place of the own one, a client CA is trusted besides the own one, which the administrator's kubeconfig and `dev user` need.
+Unless flags name others, all certificates are signed by the server's own CA. They are kept in a folder and renewed while the
+server runs: new connections see the new certificate, a new CA is trusted beside the old one, and the kubeconfig is written again.
+`certificates/keeper.py` decides what is due. Files that flags name are followed for changes. A serving certificate replaces the
+server's own one. A client CA is trusted beside the server's own one, which the administrator's kubeconfig and `dev user` need.
 """
 
 from __future__ import annotations
@@ -36,14 +36,17 @@ _ADMIN = "aggserver-admin"
 
 
 def keeper_in(folder: Path, names: SubjectNames, clock: Callable[[], float], *, lasting: bool = True) -> CertificateKeeper:
-    """folder: the data folder. clock: seconds since the epoch. lasting: whether certificates survive a crash of the machine."""
+    """The keeper of the certificates in a data folder.
+
+    folder: the data folder. clock: seconds since the epoch. lasting: whether certificates must survive a crash of the machine.
+    """
     return CertificateKeeper(FolderStore(folder / "certificates", lasting=lasting), names, clock)
 
 
 class Credentials:
-    """Call `start` first; `tasks` are the background tasks. folder: the data folder. clock: seconds since the epoch.
+    """The credentials of one server. Call `start` first; `tasks` returns the background tasks.
 
-    tokens: whose bearer tokens are accepted.
+    folder: the data folder. clock: seconds since the epoch. tokens: verifies bearer tokens; None: none are accepted.
     """
 
     def __init__(
@@ -76,7 +79,7 @@ class Credentials:
 
     @property
     def ca(self) -> KeyPair:
-        """The own CA, which signs client certificates."""
+        """The server's own CA, which signs client certificates."""
         return self._certificates.ca
 
     def publish(self, url: str) -> None:
@@ -94,7 +97,7 @@ class Credentials:
 
     @property
     def ca_bundle(self) -> bytes:
-        """The CAs by which clients know the server, as PEM."""
+        """The CAs by which clients verify the server, as PEM."""
         _, pair = self._given
         return pair.ca_bundle if pair is not None else self._certificates.ca_bundle
 
@@ -103,7 +106,7 @@ class Credentials:
         return [("renewal of the certificates", self.run), *(watch if self._files else [])]
 
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Renews what the server has made itself."""
+        """Renews the server's own certificates, until cancelled."""
         await self._keeper.follow(self._take, sleep)
 
     async def _take(self, certificates: Certificates) -> None:

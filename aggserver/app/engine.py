@@ -1,7 +1,7 @@
 """Engine: the part of a server that is the same in every mode.
 
-It has the resources over one storage, and the chain of filters in front of them. A mode decides who is trusted, where definitions
-come from, and which namespaces exist.
+It has the resources in one storage, and the chain of filters before them. A mode decides who is trusted, where definitions come
+from, and which namespaces exist.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = ["Engine", "listen", "new_environment", "new_uids", "open_webhooks"]
 
 
 def listen(options: Options) -> socket.socket:
-    """Binds --bind-address and --secure-port. Raises StartError."""
+    """A socket bound to --bind-address and --secure-port. Raises StartError."""
     host, port = options.bind_address, options.secure_port
     try:
         return bind(host, port)
@@ -91,7 +91,7 @@ def new_environment(storage: Storage, options: Options, webhooks: Caller) -> Env
 def new_uids() -> Callable[[], str]:
     """A source of UUIDs that gets randomness from the system for many at once.
 
-    Each system call gives up the interpreter's lock, and the storage's writer thread, once it has the lock, keeps it for a while.
+    Each system call releases the GIL, and the storage's writer thread may take it and keep it for a while.
     """
 
     def make() -> Iterator[str]:
@@ -104,12 +104,11 @@ def new_uids() -> Callable[[], str]:
 
 
 class Engine:
-    """admission: makes the chain that every write goes through. rule_options: for the validation rules of definitions.
+    """The resources and handlers of one server. `handler` is what comes after the filters.
 
-    spread: a number from [0, 1), to spread the ends of watches. call_later: timers of watches. new_audit_id: for requests without
-    one. All three are as of a running server; tests have others, as they have another environment.
-
-    `handler` is what the filters lead to.
+    admission: makes the chain that every write goes through. rule_options: for the validation rules of definitions.
+    spread: returns a number from [0, 1), to spread the ends of watches. call_later: timers of watches. new_audit_id: for requests
+    without one. The defaults of these three are for a running server; tests give others.
     """
 
     def __init__(
@@ -148,7 +147,7 @@ class Engine:
         before_authorization: Mapping[str, Filter] = MappingProxyType({}),
         before_authentication: Mapping[str, Filter] = MappingProxyType({}),
     ) -> ASGIApp:
-        """The server as one ASGI application. before_...: filters by name that only this mode has."""
+        """The server as one ASGI application. before_...: the mode's own filters by name."""
         return self.application(self.chain(authenticator, authorizer, options, before_authorization, before_authentication))
 
     def chain(
@@ -173,7 +172,7 @@ class Engine:
         )
 
     def application(self, chain: Mapping[str, Filter]) -> ASGIApp:
-        """`handler` behind these filters."""
+        """The ASGI application of `handler` with these filters before it."""
         return filters.application(self.handler, chain, self._observer, self._new_audit_id)
 
     def _dispatcher(self) -> Dispatcher:
@@ -188,7 +187,7 @@ class Engine:
         )
 
     def migrator(self, ledger: Ledger) -> Migrator:
-        """What rewrites the objects of definitions whose storage version has changed."""
+        """The Migrator, which rewrites the objects of definitions whose storage version has changed."""
         environment = self._environment
         return Migrator(
             self.definitions, environment.storage, ledger, clock=environment.monotonic, observe=self.metrics.migration

@@ -1,8 +1,8 @@
 """Logging to the standard error, coloured by level on a terminal.
 
-Whatever comes from outside may be in a message or in the text of an exception: paths, names, users, headers, answers of webhooks.
-Therefore all of it is escaped here, at the end, and no caller has to think of it: a record is one line, with the lines of its
-traceback indented below it. So nobody writes a line that looks like one of the server's, or reaches the terminal that shows it.
+A message or the text of an exception may contain anything from outside: paths, names, users, headers, answers of webhooks. So all
+text is escaped here, and no caller has to do it. A record is one line, with the lines of its traceback indented below it. So
+nobody outside can forge a line of the log, or send escape sequences to the terminal that shows it.
 
 Source for NO_COLOR: https://no-color.org.
 """
@@ -24,9 +24,9 @@ _log = logging.getLogger("aggserver")
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _COLOURED = "\x1b[2m%(asctime)s\x1b[0m %(colour)s%(levelname)-7s\x1b[0m \x1b[2m%(name)s:\x1b[0m %(message)s"
 _INDENT = "    "
-# Characters of a message, or of the text of an exception, that are logged. A body may be in it.
+# The most characters of a message, or of the text of an exception, that are logged. It may contain a request's body.
 _MAX_TEXT = 8 * 1024
-# Exceptions of which one led to the next.
+# The most exceptions of a chain of causes that are logged.
 _MAX_CHAIN = 20
 _CAUSED = "The above exception was the direct cause of the following exception:"
 _DURING = "During handling of the above exception, another exception occurred:"
@@ -40,14 +40,14 @@ _COLOURS = {
 
 
 def _is_worth_logging(record: logging.LogRecord) -> bool:
-    """Not uvloop's traceback for a call that was given up during its TLS handshake: the connection is closed already."""
+    """False for uvloop's traceback of a call that was given up during its TLS handshake: the connection is closed already."""
     error = record.exc_info[1] if record.exc_info else None
     is_closed = isinstance(error, RuntimeError) and str(error).endswith("the handler is closed")
     return not (is_closed and record.getMessage().startswith("Fatal error on SSL protocol"))
 
 
 class _Escaping(logging.Formatter):
-    """Formats records without what another formatter may have kept in them."""
+    """Escapes the text of records. Does not use texts that another formatter has cached in them."""
 
     def format(self, record: logging.LogRecord) -> str:
         record.message = _escaped(_cut(_message(record)))
@@ -75,13 +75,13 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _cut(text: str) -> str:
-    """The start and the end of a long text: behind a path there is an audit ID."""
+    """The start and the end of a long text: after a long path comes the audit ID."""
     half = _MAX_TEXT // 2
     return text if len(text) <= _MAX_TEXT else f"{text[:half]}... {len(text)} characters ...{text[-half:]}"
 
 
 def _escaped(text: str) -> str:
-    """Without control characters, ends of lines, marks of direction and halves of surrogates."""
+    """The text with escapes for control characters, ends of lines, marks of direction and lone surrogates."""
     return text if text.isprintable() else "".join(map(_escaped_char, text))
 
 
@@ -110,7 +110,7 @@ def _traceback(error: BaseException) -> Iterator[str]:
             yield from entry.rstrip("\n").split("\n")
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
-    # Here, not only by the formatter: the text of an exception may come from outside, so that it is one line, whatever it has.
+    # Escape here, since the formatter splits lines: the text of an exception, which may come from outside, must stay one line.
     text = _escaped(_cut(_text(error)))
     yield f"{name}: {text}" if text else name
     for note in getattr(error, "__notes__", ()):
@@ -129,7 +129,7 @@ def _text(error: BaseException) -> str:
 
 
 def log_to(stream: TextIO, level: str, environ: Mapping[str, str]) -> None:
-    """level: debug, info, warning or error. environ: the environment; NO_COLOR and TERM=dumb turn colours off."""
+    """Log to a stream. level: debug, info, warning or error. environ: NO_COLOR and TERM=dumb in it turn colours off."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_Coloured(_COLOURED) if _wants_colours(stream, environ) else _Escaping(_FORMAT))
     logging.getLogger("asyncio").addFilter(_is_worth_logging)
@@ -141,7 +141,7 @@ def log_to(stream: TextIO, level: str, environ: Mapping[str, str]) -> None:
 
 
 def log_unhandled() -> None:
-    """Log also what ends the process or a thread, or what can't be raised. Python would write it raw."""
+    """Log exceptions that end the process or a thread, or can't be raised, too. Python would write them unescaped."""
 
     def ends_process(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         _log.critical("unexpected error", exc_info=error)

@@ -2,7 +2,7 @@
 
 glibc keeps freed memory that lies below a piece in use. Measured: after 200 unread watches had ended and all their buffers were
 freed, 75 of 130 MB resident were free memory between pieces in use, which `malloc_trim` returned. It is called when much memory
-was free in two looks in a row, because a busy server would only take the pages again. With another C library this does nothing:
+was free in two checks in a row, because a busy server would take the pages again at once. With another C library nothing is done:
 musl and macOS return memory by themselves.
 """
 
@@ -17,7 +17,7 @@ from aggserver.app.tasks import Task
 
 __all__ = ["Heap", "give_back_memory", "give_back_regularly", "glibc"]
 
-LOOK = 5.0  # seconds between looks; one takes some 10 us
+LOOK = 5.0  # seconds between checks; one takes some 10 us
 
 # Free bytes that are worth a trim: fewer would soon be taken from the system again.
 WORTHWHILE = 4 << 20
@@ -34,7 +34,7 @@ class Heap(Protocol):
 
 
 async def give_back_regularly(heap: Heap | None, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-    """Runs until cancelled; returns at once without a heap."""
+    """Trim the heap when that is worthwhile, until cancelled. Returns at once without a heap."""
     if heap is None:
         return
     given = before = heap.free_bytes()

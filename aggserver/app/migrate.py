@@ -1,7 +1,7 @@
 """`aggserver storage migrate`: rewrites all stored objects in the storage versions of their definitions, without a server.
 
-The definitions are those in the store, as `aggserver dev` keeps them, and those of a folder, as `aggserver serve` reads them. An
-object that fails is named, and does not keep the others from it.
+The definitions are those in the store, as `aggserver dev` keeps them, and those of a folder, as `aggserver serve` reads them.
+Objects that fail are named in the error, and the others are migrated nevertheless.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class MigrationError(AggserverError):
 
 
 async def migrate(options: Options) -> str:
-    """Returns a line with the result. Raises MigrationError, StartError and StorageError."""
+    """Migrate all objects. Returns a line with the result. Raises MigrationError, StartError and StorageError."""
     if options.storage != "etcd" and not (Path(options.data) / FILE_NAME).exists():
         raise StartError(f"--data {shlex.quote(options.data)}: there is no store in it")
     folder = await asyncio.to_thread(_read, options.definitions) if options.definitions is not None else {}

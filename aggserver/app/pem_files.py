@@ -1,7 +1,7 @@
 """Files of certificates that flags name, for either server: `--client-ca-file`, `--tls-cert-file`, `--ca-bundle-file`.
 
-They are read by a FileWatcher, at the start and again when one changes. Here their contents are checked, so that one that
-can't be used is told in one line with its flag.
+They are read by a FileWatcher, at the start and again when one changes. Here their contents are checked, so that the error for an
+unusable file is one line with its flag.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CERT, _KEY, _BUNDLE = "tls-cert-file", "tls-private-key-file", "ca-bundle-file"
 
 
 class ServingPair(NamedTuple):
-    """All PEM. ca_bundle: for clients to verify the certificate with."""
+    """A serving certificate, all as PEM. ca_bundle: for clients to verify the certificate with."""
 
     cert_pem: bytes
     key_pem: bytes
@@ -30,7 +30,7 @@ class ServingPair(NamedTuple):
 
 
 def serving_files(options: Options) -> dict[str, Path]:
-    """Path by flag; empty if the server is to make its own certificate."""
+    """The paths by flag of the serving certificate; empty if the server is to make its own."""
     if options.tls_cert_file is None or options.tls_private_key_file is None:
         return {}
     files = {_CERT: options.tls_cert_file, _KEY: options.tls_private_key_file}
@@ -38,7 +38,7 @@ def serving_files(options: Options) -> dict[str, Path]:
 
 
 def serving_pair_from(files: Mapping[str, Path], contents: Mapping[str, bytes]) -> ServingPair:
-    """contents: of `serving_files`. Raises TLSError that names the flags."""
+    """The serving certificate in the contents of `serving_files`. Raises TLSError that names the flags."""
     try:
         check_pair(contents[_CERT], contents[_KEY])
     except TLSError as error:
@@ -48,24 +48,24 @@ def serving_pair_from(files: Mapping[str, Path], contents: Mapping[str, bytes]) 
             Roots.from_pem(contents[_BUNDLE])
         except CertificateError as error:
             raise TLSError(f"--{_BUNDLE} {files[_BUNDLE]}: {error}") from error
-    # Without a bundle, clients get the certificate itself to trust: Go accepts a leaf among its roots as its own root.
+    # Without a bundle, clients get the certificate itself to trust: Go accepts a leaf certificate that is among the roots.
     return ServingPair(contents[_CERT], contents[_KEY], contents.get(_BUNDLE) or contents[_CERT])
 
 
 def client_ca_files(options: Options) -> dict[str, Path]:
-    """Path by flag; empty if the flag is not given."""
+    """The path of the client CA by its flag; empty if the flag is not given."""
     return {} if options.client_ca_file is None else {CLIENT_CA: options.client_ca_file}
 
 
 def client_ca_from(files: Mapping[str, Path], contents: Mapping[str, bytes]) -> ClientCA | None:
-    """contents: of `client_ca_files`. None if the flag is not given. Raises TrustError that names the flag."""
+    """The client CA in the contents of `client_ca_files`, None if there is none. Raises TrustError that names the flag."""
     if CLIENT_CA not in contents:
         return None
     return ClientCA(contents[CLIENT_CA], roots_from(CLIENT_CA, files, contents))
 
 
 def roots_from(flag: str, files: Mapping[str, Path], contents: Mapping[str, bytes]) -> Roots:
-    """Raises TrustError that names the flag."""
+    """The CAs in the contents of a flag's file. Raises TrustError that names the flag."""
     try:
         return Roots.from_pem(contents[flag])
     except CertificateError as error:

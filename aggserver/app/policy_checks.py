@@ -1,4 +1,4 @@
-"""Checks of the authorizer by the expressions of policies and webhooks: what admission asks, as authorization has it.
+"""Checks of the authorizer by the expressions of policies and webhooks: translates admission's checks to authorization's.
 
 Source: k8s.io/apiserver pkg/cel/library/authz.go, pkg/authentication/serviceaccount/util.go, v0.36.3.
 """

@@ -15,13 +15,13 @@ _CANNOT_RUN, _NOT_FOUND, _BY_SIGNAL = 126, 127, 128
 
 # Signals that are passed on to the command. The server stops when the command has ended.
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-# These a terminal sends to the command as well, so they are not passed on from there.
+# A terminal sends these to the command as well, so they are not passed on if this process is in a terminal's foreground.
 _OF_TERMINALS = frozenset({signal.SIGINT, signal.SIGQUIT})
 
 # Seconds that a command has after SIGTERM, before it is killed.
 _END_SECONDS = 5.0
 
-# Seconds between looks at our parent's id. Only Linux has a call to wait for the parent's end, prctl(PR_SET_PDEATHSIG), and that
+# Seconds between checks of our parent's id. Only Linux has a call to wait for the parent's end, prctl(PR_SET_PDEATHSIG), and it
 # watches the thread that started us instead of its process.
 _PARENT_SECONDS = 0.25
 
@@ -42,7 +42,7 @@ async def run_command(command: Sequence[str], variables: Mapping[str, str]) -> i
             _pass_on(process, number)
 
     loop = asyncio.get_running_loop()
-    # From before the start of the command, so that none is lost that comes while it starts: it would stop the server.
+    # Added before the command is started, so that no signal is lost that arrives meanwhile: it would stop the server.
     for each in _PASSED_ON:
         loop.add_signal_handler(each, received, each)
     try:
@@ -72,7 +72,7 @@ def _pass_on(process: asyncio.subprocess.Process, number: signal.Signals) -> Non
 
 
 def _is_in_foreground() -> bool:
-    """Whether a terminal's Ctrl-C goes to us, and so to the command."""
+    """Whether this process is in the foreground of a terminal, whose Ctrl-C goes to it and to the command."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:

@@ -1,4 +1,4 @@
-"""Controllers for objects that most servers never have: they begin with the first one, and cost nothing before.
+"""Controllers for objects that most servers never have: each starts with the first such object, and costs nothing before.
 
 Names as in k8s.io/kubernetes cmd/kube-controller-manager/names, v1.36.3.
 """
@@ -26,7 +26,7 @@ __all__ = ["rare_controllers"]
 def rare_controllers(
     storage: Storage, kinds: Kinds, installer: Installer, accounts: ServiceAccounts, credentials: Credentials
 ) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
-    """What runs each, by its name."""
+    """The function that runs each controller, by the controller's name."""
     return {
         "serviceaccount-token-controller": partial(_fill_secrets, storage, kinds, accounts, credentials),
         "certificatesigningrequest-signing-controller": partial(_sign_requests, storage, kinds, credentials),
@@ -49,7 +49,7 @@ async def _sign_requests(storage: Storage, kinds: Kinds, credentials: Credential
     from aggserver.controllers.signer import CertificateSigner
 
     def sign(request: bytes, usages: Sequence[str], seconds: int) -> bytes:
-        # As upstream's admission plugin CertificateSubjectRestriction: else whoever may approve could make administrators.
+        # As upstream's admission plugin CertificateSubjectRestriction: else users who may approve could make administrators.
         return sign_request(credentials.ca, request, usages, time.time(), seconds, refused_group=PRIVILEGED_GROUP)
 
     await CertificateSigner(kinds.status_store(group, resource), sign, time.time).run()

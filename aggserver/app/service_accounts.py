@@ -1,7 +1,7 @@
-"""The tokens of ServiceAccounts in `aggserver dev`: its keys and flags, and the parts that make and examine tokens with them.
+"""The tokens of ServiceAccounts in `aggserver dev`: the keys and flags, and the parts that make and verify tokens with them.
 
-Without flags the key is the server's own, made at its first use and kept in the data folder for the next start. What makes and
-examines tokens is imported then, too: many servers never see one.
+Without flags the key is the server's own, made at its first use and kept in the data folder for the next start. The modules that
+make and verify tokens are also imported then: many servers never see a token.
 Source: k8s.io/kubernetes pkg/kubeapiserver/options/authentication.go, pkg/controlplane/apiserver/options/options.go, v1.36.3.
 """
 
@@ -41,9 +41,10 @@ _KEY, _SIGNING_KEY = "service-account-key-file", "service-account-signing-key-fi
 
 
 class ServiceAccounts:
-    """folder: of the own key. clock: seconds since the epoch. new_id: makes UUIDs. Raises StartError for a flag's file.
+    """Makes and verifies tokens of ServiceAccounts. It is the authenticator's `tokens`.
 
-    It is the authenticator's `tokens`.
+    folder: of the server's own key. clock: seconds since the epoch. new_id: makes UUIDs. Raises StartError if a file of the flags
+    can't be used.
     """
 
     def __init__(self, options: Options, folder: Path, clock: Callable[[], float], new_id: Callable[[], str]) -> None:
@@ -62,7 +63,7 @@ class ServiceAccounts:
             self._read_files()
 
     def look_in(self, stores: Callable[[str], Store]) -> None:
-        """stores: the Store of a resource of the core group, by its plural; raises KeyError for one that is not served."""
+        """Set where accounts are looked up. stores: returns the Store of a core resource by its plural, or raises KeyError."""
         self._stores = stores
 
     async def review(self, token: str) -> UserInfo:
@@ -76,7 +77,7 @@ class ServiceAccounts:
         return user
 
     async def tokens(self) -> AccountTokens:
-        """What examines tokens. Raises FileError and KeyFileError if the server's own key can't be used."""
+        """The verifier of tokens. Raises FileError and KeyFileError if the server's own key can't be used."""
         if self._tokens is None:
             from aggserver.authentication.account_tokens import AccountTokens
 
@@ -85,12 +86,12 @@ class ServiceAccounts:
         return self._tokens
 
     async def keys(self) -> Sequence[VerifyingKey]:
-        """Those that tokens are verified with. Raises FileError and KeyFileError."""
+        """The keys that tokens are verified with. Raises FileError and KeyFileError."""
         await self._key()
         return self._verifying
 
     def requests(self, _: Store) -> TokenRequests:
-        """`serviceaccounts/token`, to be called after `look_in`."""
+        """The subresource `serviceaccounts/token`. Call it after `look_in`."""
         from aggserver.standalone.tokens import Issuing, TokenRequests
 
         assert self._stores is not None
@@ -99,7 +100,7 @@ class ServiceAccounts:
         return TokenRequests(issuing, self._stores)
 
     async def signing_key(self) -> SigningKey:
-        """Raises StatusError 500 if the server's own key can't be used."""
+        """The key that signs tokens. Raises StatusError 500 if the server's own key can't be used."""
         try:
             return await self._key()
         except AggserverError as error:
@@ -116,7 +117,7 @@ class ServiceAccounts:
         return self._signing
 
     def _own_key(self) -> SigningKey:
-        """Made if there is none. Raises FileError and KeyFileError."""
+        """The server's own key, made if there is none. Raises FileError and KeyFileError."""
         from aggserver.authentication import jws
 
         with disk.file_errors():
@@ -129,7 +130,7 @@ class ServiceAccounts:
             raise jws.KeyFileError(f"{self._own_file}: {error}; without the file, another key is made") from None
 
     def _read_files(self) -> None:
-        """The files that flags name. The signing key's own tokens are accepted, whether it is among the others or not."""
+        """Read the files that flags name. The signing key's tokens are accepted even if its public key is not among them."""
         from aggserver.authentication.jws import KeyFileError, signing_key, verifying_keys
 
         given = [(_KEY, Path(name)) for name in self._options.service_account_key_files]

@@ -1,8 +1,8 @@
 """The serving certificate of `aggserver serve`, and the CA bundle by which clients verify it.
 
-They come from the files that flags name. Without these, the server makes its own, and keeps them in a Secret beside its
+They come from the files that flags name. Without these flags, the server makes its own, and keeps them in a Secret beside its
 Service, or in the folder of `--cert-dir`. The server listens before it has read the Secret; until then it uses a temporary
-certificate, which no client is told to trust.
+certificate, whose CA is in no bundle.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _RETRY_SECONDS = 2.0
 
 
 class ServingCertificate:
-    """`ca_bundle`: PEM, empty until there is a certificate to trust. `run`: the background task. `healthy`: a readiness check.
+    """Keeps the certificate of a TLSConfig up to date.
+
+    `ca_bundle`: PEM, empty until there is a certificate to trust. `run`: the background task. `healthy`: a readiness check.
 
     Raises TLSError if the files that flags name can't be used.
     """

@@ -65,13 +65,13 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 def run(options: Options, say: Callable[[str], None], on_server: Callable[[Server], None]) -> Coroutine[Any, Any, int]:
     """Serves until the server is asked to stop, or the command that the options name has ended. Returns the exit status.
 
-    say: prints a line for the person who started the server. on_server: gets the server, to be able to stop it.
+    say: prints a line for the person who started the server. on_server: called with the server, so that the caller can stop it.
     Raises AggserverError if it can't start or go on.
     """
     parent = os.getppid()
     if options.kubeconfig_to_write is not None:
         kubeconfig.read(options.kubeconfig_to_write)  # raises before anything is created
-    # Before there is an event loop: it would keep Ctrl-C from interrupting a download, or reading from a terminal.
+    # Read before there is an event loop, which would keep Ctrl-C from interrupting a download, or reading from a terminal.
     objects = [(origin, to_v1(obj)) for origin, obj in manifests.read(options.filenames)]
     return _run(options, objects, parent, say, on_server)
 
@@ -84,7 +84,7 @@ async def _run(
     on_server: Callable[[Server], None],
 ) -> int:
     async with contextlib.AsyncExitStack() as stack:
-        # The port first: if it is in use, no folder is left behind.
+        # Bind the port first: if it is in use, no folder is left behind.
         listener = stack.enter_context(contextlib.closing(listen(options)))
         folder = await stack.enter_async_context(_folder(options.data))
         storage = await stack.enter_async_context(_storage(options))
@@ -209,7 +209,7 @@ async def _serve(
 ) -> int:
     """Runs the server, and the command if there is one. Returns the exit status, which is the command's.
 
-    told: is set when clients can come.
+    told: set when the server is ready for clients, after its first line was printed if it prints one.
     """
     async with asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(server.run())

@@ -29,9 +29,9 @@ def data_folder(data: str) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not any(folder.iterdir()):
-            # Most often the folder is in a project's repository, and it will have private keys in it.
+            # The folder is often in a project's repository, and will contain private keys.
             ignored = folder / ".gitignore"
-            ignored.touch(mode=0o600)  # whatever the umask is: who can write to it decides what git takes up
+            ignored.touch(mode=0o600)  # whatever the umask is: others must not be able to change what git ignores
             ignored.write_text("*\n")
     except OSError as error:
         why = "it is no folder" if isinstance(error, FileExistsError) else error.strerror
@@ -41,7 +41,7 @@ def data_folder(data: str) -> Path:
 
 
 def files_last(options: Options) -> bool:
-    """Whether what is kept beside the data survives a crash of the machine, so that it waits for the disk: as the data does."""
+    """Whether files beside the data must survive a crash of the machine, so that writes wait for the disk, as the data's do."""
     return options.data != IN_MEMORY and options.sqlite_synchronous != "off"
 
 
@@ -78,7 +78,7 @@ async def open_host_etcd(options: Options) -> Storage | None:
     try:
         await etcd.start()
     except Unavailable as error:
-        # The client of etcd has one name for the options of either.
+        # The client's errors name the options --etcd-..., whichever etcd it connects to.
         raise Unavailable(str(error).replace("--etcd-", "--host-etcd-")) from error
     return etcd
 

@@ -1,4 +1,4 @@
-"""What `aggserver storage check --storage etcd` takes for sound: etcd keeps no checksums, so each value is read as servers do."""
+"""Checks one value for `aggserver storage check --storage etcd`: etcd keeps no checksums, so it is decoded as servers do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RECORDS: Mapping[str, Callable[[KeyValue], object]] = {
 
 
 def decode(item: KeyValue) -> object:
-    """Raises Corrupt if the value can't be served, or is a record that can't be read."""
+    """Decode a value. Raises Corrupt if the value can't be served, or is a record that can't be read."""
     if not item.key.startswith(records.PREFIX):
         return make_decodable(item)
     for prefix, read in _RECORDS.items():

@@ -10,7 +10,7 @@ from aggserver.informers.kept_up import kept_up
 
 __all__ = ["Task", "supervise"]
 
-# What logs call it, and a function that makes a new coroutine for each start.
+# The task's name in logs, and a function that makes a new coroutine for each start.
 Task = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
 
 

@@ -26,7 +26,7 @@ def trust_files(options: Options) -> dict[str, Path]:
 
 
 def overrides_from(options: Options, contents: Mapping[str, bytes]) -> TrustOverrides:
-    """contents: of `trust_files`. Raises TrustError, which names the flag; also for flags that contradict each other."""
+    """What the flags say about trust. contents: of `trust_files`. Raises TrustError that names the flag, or a contradiction."""
     files = trust_files(options)
     client_ca = client_ca_from(files, contents)
     request_header = None

@@ -1,7 +1,7 @@
 """`aggserver dev user`: a client certificate of a server without a cluster, in a kubeconfig of its own.
 
-It needs only the data folder, where the server's CA is: it works while the server runs, and before its first start, when it makes
-the CA that the server will find. The certificate holds for a year, and can't be revoked.
+It needs only the data folder, where the server's CA is. It works while the server runs, and also before the server's first start:
+then it makes the CA that the server will find. The certificate is valid for a year, and can't be revoked.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ class Cluster(Protocol):
     ) -> dict[str, Any]:
         """Send a request with a JSON body; returns the JSON response. `timeout` is in seconds.
 
-        The body of a PATCH is a JSON Patch if it is a list, otherwise a merge patch. accept: the media type to ask for, another
-        form of JSON; '' for the plain one.
+        The body of a PATCH is a JSON Patch if it is a list, otherwise a merge patch. accept: the media type to ask for, a form
+        of JSON; '' for plain JSON.
         Raises ClusterError or Unreachable.
         """
 
@@ -66,7 +66,7 @@ class Cluster(Protocol):
     def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[dict[str, Any], None]:
         """The events of a watch, as `{"type": ..., "object": ...}`, until the server ends it. Raises as `request` does.
 
-        query: must have `timeoutSeconds`, after which the server is to end it. If it does not, Unreachable is raised.
+        query: must have `timeoutSeconds`, after which the server ends the watch. If the server does not, Unreachable is raised.
         """
 
     async def close(self) -> None: ...

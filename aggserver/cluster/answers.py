@@ -1,4 +1,4 @@
-"""Answers: a cache with a TTL for the API server's answers, in which concurrent equal questions share one request.
+"""Answers: a cache with a TTL for the API server's answers. Concurrent equal questions share one request.
 
 For TokenReview and SubjectAccessReview. A hit costs a dictionary look-up and a reading of the clock.
 Source: k8s.io/apiserver pkg/authentication/token/cache (one shared look-up), apimachinery pkg/util/cache, v0.36.3.

@@ -43,8 +43,8 @@ MAX_CONNECTIONS = 100
 
 # kube-apiserver sends the headers of a watch at once, after at most 15 s in the queues of API priority and fairness.
 HEADERS_SECONDS = 30.0
-# How much later than it was asked to, a watch may end: so an API server that hangs is noticed, for which a proxy in between
-# answers TCP's keepalive. client-go sends pings of HTTP/2 for that, which aiohttp does not have.
+# How long after its `timeoutSeconds` a watch may end. This detects an API server that hangs behind a proxy, which still answers
+# TCP's keepalive. client-go sends pings of HTTP/2 for that, which aiohttp does not have.
 LATE_SECONDS = 10.0
 
 # TCP keepalive notices a peer that vanished after 30 + 3 x 10 s. Without it a watch would wait for such a peer for ever.
@@ -62,7 +62,7 @@ async def connect(kubeconfig: str, user_agent: str) -> ClusterClient:
 class ClusterClient:
     """Must be created on the event loop that uses it. Reloads its credentials when their files change and after a 401.
 
-    headers_seconds, late_seconds: of watches.
+    headers_seconds, late_seconds: limits of watches, see HEADERS_SECONDS and LATE_SECONDS.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class ClusterClient:
 
 
 def _content_type(method: str, body: Any) -> str:
-    """That of a patch tells its kind: a JSON Patch is a list of operations, a merge patch an object."""
+    """The Content-Type of a request. For a PATCH, a list is a JSON Patch and an object a merge patch."""
     if method != "PATCH":
         return "application/json"
     return "application/json-patch+json" if isinstance(body, list) else "application/merge-patch+json"

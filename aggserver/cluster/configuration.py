@@ -144,7 +144,7 @@ class KubeconfigSource:
 def _client_context(
     ca: str | None, *, ca_pem: str = "", certificate: str | None = None, key: str | None = None, verify: bool = True
 ) -> ssl.SSLContext:
-    """A TLS context that is not `create_default_context`: its strict mode (Python 3.13) rejects CAs that Go accepts."""
+    """A TLS context for a client. Not by `create_default_context`: its strict mode (Python 3.13) rejects CAs that Go accepts."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         if ca_pem:

@@ -1,8 +1,8 @@
-"""Lease: of several servers, one at a time works, as long as it renews a Lease of the cluster.
+"""Lease: elects one of several servers to work, as long as it renews a Lease of the cluster.
 
 Whether a Lease has expired is judged by when this server saw it change, not by the times in it, because the clocks of machines
-differ. The holder gives up before the others may take over: it stops working RENEW_SECONDS after it sent its last renewal,
-whatever it waits for then. Others count from when they see that renewal, which is later than it was sent.
+differ. The holder gives up before the others may take over: it stops working RENEW_SECONDS after it sent its last renewal, even
+if it waits for an answer. Others count from when they saw that renewal, which is later than it was sent.
 Source: k8s.io/client-go tools/leaderelection/leaderelection.go, v0.36.3.
 """
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 LEASE_SECONDS = 15
 RENEW_SECONDS = 10.0
 RETRY_SECONDS = 2.0
-# For an attempt, which is a read and a write: so that a second one fits in, if the first one hangs.
+# The limit of an attempt, which is a read and a write: if it hangs, there is time for a second one.
 ATTEMPT_SECONDS = RENEW_SECONDS / 2
 CONFIRMATIONS = 3
 
@@ -46,7 +46,7 @@ class LeaseError(AggserverError):
 
 
 class Lease:
-    """identity: of this process, unlike that of any other. clock: monotonic, in seconds. now: seconds since 1970."""
+    """One Lease. identity: of this process, unique. clock: monotonic, in seconds. now: seconds since 1970."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Lease:
                 await self._release()
 
     async def confirm(self) -> None:
-        """Renew the Lease now: a write to the cluster, which also shows that nobody else works meanwhile.
+        """Renew the Lease now. This shows that the cluster takes writes, and that no other server has taken over.
 
         Raises LeaseError, ClusterError and Unreachable.
         """
@@ -111,7 +111,7 @@ class Lease:
                 return
 
     async def _renew(self) -> None:
-        """Returns when the Lease could not be renewed in time, or somebody else has it."""
+        """Renew the Lease regularly. Returns when it could not be renewed in time, or another server holds it."""
         while (left := self._left()) > 0:
             await self._sleep(min(RETRY_SECONDS, left))
             if (left := self._left()) <= 0 or await self._attempt(min(ATTEMPT_SECONDS, left)):
@@ -124,7 +124,7 @@ class Lease:
         return self._renewed + RENEW_SECONDS - self._clock()
 
     async def _attempt(self, seconds: float) -> bool:
-        """Acquire or renew. Returns whether this server holds the Lease now. It takes no longer than `seconds`."""
+        """Try to acquire or renew the Lease within `seconds`. Returns whether this server holds it now."""
         try:
             held = await self._within(seconds, self._write())
         except (ClusterError, Unreachable, TimeoutError) as error:
@@ -171,7 +171,7 @@ class Lease:
         return await find(self._cluster, f"{self._collection}/{self._name}")
 
     async def _release(self) -> None:
-        """So that another server need not wait. It may fail: then the others wait."""
+        """Release the Lease, so that another server need not wait. If that fails, the others wait until it expires."""
         with contextlib.suppress(ClusterError, Unreachable, TimeoutError):
             await self._within(RETRY_SECONDS, self._free())
 

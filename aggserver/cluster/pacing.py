@@ -1,7 +1,7 @@
 """Pacing: backoff after failures, retries and rate limit of requests to the API server.
 
-For TokenReview and SubjectAccessReview (retries, rate limit), for list and watch, and for what is kept as wanted (backoff).
-Time and chance are arguments.
+For TokenReview and SubjectAccessReview (retries, rate limit), and for list and watch and objects that are reconciled (backoff).
+Clocks and random numbers are arguments.
 Source: apiserver pkg/util/webhook/webhook.go, client-go util/flowcontrol, v0.36.3.
 """
 

@@ -25,20 +25,20 @@ __all__ = ["OnError", "OnState", "Reflector", "key_of"]
 
 log = logging.getLogger("aggserver.cluster")
 
-# The objects by key (`namespace/name`, or the name) and the keys that were added, modified or deleted since the last call.
-# The reflector goes on to change the mapping: read it during the call, and do not keep it.
+# Called with the objects by key (`namespace/name`, or the name) and the keys that were added, modified or deleted since the last
+# call. The reflector goes on to change the mapping: read it during the call, and do not keep it.
 OnState = Callable[[Mapping[str, JSONObject], AbstractSet[str]], None]
 
-# The error, after each failure; None when the watch works again.
+# Called with the error after each failure, and with None when the watch works again.
 OnError = Callable[[ClusterError | Unreachable | None], None]
 
 # timeoutSeconds of a watch is chosen at random between this and twice this, as in client-go, so that after a restart of an API
-# server its clients do not all reconnect at the same time again. client-go has 300. A watch that hangs is noticed when it should
-# have ended, and it may be the one of what this server trusts: so these are short, and a dozen cost 8 requests a minute.
+# server its clients do not all reconnect at the same time again. client-go has 300. These are short, since a watch that hangs is
+# noticed only when it should have ended, and it may be the watch of what this server trusts. A dozen cost 8 requests a minute.
 WATCH_SECONDS = 60
 
-# After failures for so long it lists again, which shows at once that the copy is right. A watch that is resumed shows it only
-# with its first bookmark, a minute later, and the version to resume from is old by then.
+# After failures for so long the reflector lists again, which makes the copy up to date at once. A resumed watch would show that
+# only with its first bookmark, a minute later, and its resourceVersion may have expired.
 LIST_AGAIN_SECONDS = 60.0
 
 # A shorter watch without an event counts as a failure, because retrying it immediately could become a busy loop.
@@ -46,10 +46,10 @@ SHORT_WATCH_SECONDS = 1.0
 
 
 class Reflector:
-    """`path` is that of the collection, `query` the selectors. Both callbacks run on the event loop and must not raise.
+    """Follows one collection. path: the collection's. query: selectors. Both callbacks run on the event loop, must not raise.
 
     `on_state` is called after every list, even if nothing changed, and after every event except bookmarks.
-    keep: what is kept of an object, where all of it is too much. page_size: objects in one answer of a list; 0 for all.
+    keep: reduces an object to what is kept of it. page_size: objects in one answer of a list; 0 for all.
     """
 
     def __init__(
@@ -79,14 +79,14 @@ class Reflector:
         self._objects: dict[str, JSONObject] = {}
         self._failing = False
         self._failing_since = 0.0
-        self._unexpected = ""  # the last exception that is none of a request
+        self._unexpected = ""  # the last exception that no request raised
         # The resourceVersion to watch from; '' if the collection must be listed first.
         self._version = ""
         # Whether the present attempt received anything, which resets the backoff.
         self._progress = False
 
     async def run(self) -> NoReturn:
-        """Until cancelled."""
+        """Follow the collection until cancelled."""
         pauses = RECONNECT.pauses(self._random)
         while True:
             self._progress = False
@@ -95,7 +95,7 @@ class Reflector:
             except (ClusterError, Unreachable) as error:
                 self._failed(error)
             except Exception as error:
-                # Whatever it is, the copy would be old for ever without another attempt, which begins with a list.
+                # Try again whatever it is, beginning with a list: otherwise the copy would be out of date for ever.
                 if repr(error) != self._unexpected:
                     log.exception("an answer of the cluster for %s can't be used", self._path)
                 self._unexpected = repr(error)

@@ -1,9 +1,9 @@
 """Replicas: a client for each kube-apiserver of the hosting cluster, which may have several behind one address.
 
-For what each of them applies in its own time, such as APIServices and webhook configurations. Their addresses are those of the
-Service `default/kubernetes`, which kube-apiservers keep up to date themselves: one that has ended disappears after some 15
-seconds. Clients outside of the cluster may be unable to reach these, and a cluster may publish none; then their URLs are given,
-or the one address that is known has to do.
+For what each of them applies in its own time, such as APIServices and webhook configurations. Their addresses are the endpoints
+of the Service `default/kubernetes`, which kube-apiservers keep up to date themselves: one that has ended disappears after some 15
+seconds. Clients outside of the cluster may be unable to reach these, and a cluster may publish none. Then a flag gives their
+URLs, or only the one known address is used.
 Source: k8s.io/kubernetes pkg/controlplane/reconcilers/{lease,endpointsadapter}.go, v1.36.3.
 """
 
@@ -24,7 +24,7 @@ __all__ = ["Connect", "Replicas", "connect_each", "endpoints"]
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 OF_KUBERNETES = {"labelSelector": "kubernetes.io/service-name=kubernetes"}
 
-# In the certificate of each kube-apiserver, for the clients in pods.
+# A name in the certificate of each kube-apiserver, for the clients in pods.
 NAME_IN_CLUSTER = "kubernetes.default.svc"
 
 GRANT = (
@@ -42,7 +42,7 @@ def endpoints(slices: Sequence[Mapping[str, Any]]) -> list[str]:
     for each in slices:
         ports = [port["port"] for port in each.get("ports") or () if port.get("name") == "https" and port.get("port")]
         for endpoint in each.get("endpoints") or ():
-            # As the API has it, an unknown condition counts as ready.
+            # As the API documents it, an unknown condition counts as ready.
             if (endpoint.get("conditions") or {}).get("ready") is not False:
                 found |= {_url(address, port) for address in endpoint.get("addresses") or () for port in ports}
     return sorted(found)
@@ -53,8 +53,10 @@ def _url(address: str, port: int) -> str:
 
 
 def connect_each(cluster: Cluster, kubeconfig: str, urls: Sequence[str], user_agent: str) -> Replicas:
-    """cluster: the client for the kubeconfig, or if '', for the cluster of this pod. urls: of all kube-apiservers; if none are
-    given, the cluster is asked for them. Sends nothing yet.
+    """The clients for all kube-apiservers. Sends nothing yet.
+
+    cluster: the client for the kubeconfig, or if that is '', for the cluster of this pod. urls: of all kube-apiservers; if none
+    are given, the cluster is asked for them.
     """
 
     async def connect(url: str) -> ClusterClient:
@@ -65,7 +67,7 @@ def connect_each(cluster: Cluster, kubeconfig: str, urls: Sequence[str], user_ag
 
 
 class Replicas:
-    """Keeps the clients from one call to the next, since a new connection takes longer than a request."""
+    """A client for each kube-apiserver. Keeps them between calls, since a new connection takes longer than a request."""
 
     def __init__(self, cluster: Cluster, connect: Connect, urls: Sequence[str] = ()) -> None:
         self._cluster = cluster
@@ -113,7 +115,7 @@ class _AtReplica:
 
     async def load(self) -> ClientCredentials:
         found = await self._source.load()
-        # The address of a single kube-apiserver need not be in its certificate; the address that all share is.
+        # The certificate need not have the address of a single kube-apiserver, but has the address that all share.
         name = found.server_name or self._name or urlsplit(found.server).hostname or ""
         return replace(found, server=self._url, server_name=name)
 

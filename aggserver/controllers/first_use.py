@@ -1,4 +1,4 @@
-"""Waiting for the first object of a kind that few servers ever have: its controller and its watch cache are made only then."""
+"""Waits for the first object of a kind that few servers ever have: its controller and its watch cache are made only then."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PAGE = 500  # objects read at once
 
 
 class _Sink:
-    """The subscription's end: `over` is set when there is such an object, or when the store has to be read again."""
+    """The subscription's sink: sets `over` when an object with the marker was written, or the store must be read again."""
 
     def __init__(self, marker: bytes) -> None:
         self.found = False

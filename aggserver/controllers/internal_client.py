@@ -1,7 +1,7 @@
-"""InternalClient: how a controller in this process reads and writes what the server serves, as a user of its own.
+"""InternalClient: the client with which a controller in this process reads and writes objects, as a user of its own.
 
-Objects are found by their keys in the store, so that no watch cache is needed to look at one. Writes go through the resource that
-is served, with its rules, its finalizers and the admission of any client.
+Objects are read by their keys from the store, so that no watch cache is needed. Writes go through the resource that is served,
+with its rules, its finalizers and the same admission as for any client.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from aggserver.storage.keys import ObjectKey
 __all__ = ["FoundObject", "InternalClient", "service_account"]
 
 _MANAGER = "aggserver"
-_DECODED = 256 * 1024  # bytes of objects that are read before other tasks run: some milliseconds
+_DECODED = 256 * 1024  # bytes of objects that are decoded before other tasks run: some milliseconds
 _EVERYTHING = ListOptions(labels=LabelSelector.parse(""), fields=FieldSelector.parse(""), readable_only=True)
 
 
 def service_account(name: str) -> UserInfo:
-    """The user of a controller, as upstream's controllers have one each."""
+    """The user of a controller. As upstream, each controller has its own."""
     namespace = "kube-system"
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", ALL_AUTHENTICATED)
     return UserInfo(f"system:serviceaccount:{namespace}:{name}", groups=groups)
@@ -132,7 +132,7 @@ class InternalClient:
         return await self._storage.count(f"{keys.resource_prefix(group, resource)}{namespace}/")
 
     async def finalizers(self, group: str, resource: str, namespace: str) -> list[Sequence[str]]:
-        """Of each object of a resource in a namespace; none for one that can't be read."""
+        """The finalizers of each object of a resource in a namespace; () for an object that can't be read."""
         prefix = f"{keys.resource_prefix(group, resource)}{namespace}/"
         found: list[Sequence[str]] = []
         async for page in pages(self._storage, prefix):
@@ -146,7 +146,7 @@ class InternalClient:
     # --- writing; all raise StatusError ---
 
     async def create(self, group: str, resource: str, obj: JSONObject, subresource: str = "") -> Object:
-        """Create it in the namespace that its metadata name; the object of a subresource also has the name of what it is for."""
+        """Create an object in its metadata.namespace. The object of a subresource has its parent's name in metadata.name."""
         scope = self._scope(group, resource, subresource)
         namespace = obj["metadata"].get("namespace", "")
         admission = self._admission(scope, CREATE, namespace, "", {})
@@ -157,7 +157,7 @@ class InternalClient:
     async def update(
         self, at: ObjectKey, transform: Transform, *, uid: str = "", subresource: str = "", of_metadata: bool = True
     ) -> Object:
-        """uid: what the object must have. of_metadata: whether nothing but metadata is changed."""
+        """Update an object. uid: what it must have, '' for any. of_metadata: whether nothing but metadata is changed."""
         scope = self._scope(at.group, at.resource, subresource)
         options = WriteOptions(field_manager=_MANAGER, uid=uid, bounded=False, of_metadata=of_metadata)
         admission = self._admission(scope, UPDATE, at.namespace, at.name, {})

@@ -1,8 +1,8 @@
-"""The controller that writes the status of ValidatingAdmissionPolicies: their expressions checked against the served schemas.
+"""The controller that writes the status of ValidatingAdmissionPolicies: it checks their expressions against the served schemas.
 
 The status says which generation was checked, and has a warning for each expression that does not fit the resources that the
-policy names. A policy is checked when its spec has changed, and not when a definition has, as upstream. Kinds whose schema is not
-known are left out: the server's own kinds, which have no schema here.
+policy names. As upstream, a policy is checked when its spec has changed, and not when a definition has. The server's own kinds
+are left out, since they have no schema here.
 Source: k8s.io/kubernetes pkg/controller/validatingadmissionpolicystatus/controller.go, v1.36.3; k8s.io/apiserver
 pkg/cel/openapi/resolver/{discovery,refs}.go; k8s.io/apimachinery pkg/api/meta/restmapper.go (KindsFor), v0.36.3.
 """
@@ -70,7 +70,7 @@ class PolicyStatusController:
 
 
 def _kinds(installer: Installer, group: str, version: str, resource: str) -> list[GroupVersionKind]:
-    """The kinds of a resource, named in plural or singular. As upstream, without a group it may be of any."""
+    """The kinds of a resource, named in plural or singular. As upstream, group '' stands for any group."""
     name = resource.lower()
     return [
         GroupVersionKind(served.group, served.version, served.resource.kind)
@@ -80,7 +80,7 @@ def _kinds(installer: Installer, group: str, version: str, resource: str) -> lis
 
 
 def _schema(installer: Installer, kind: GroupVersionKind) -> Structural | None:
-    """The schema of a kind as OpenAPI has it, with all of its metadata."""
+    """The published schema of a kind, with the full schema of metadata; None if it has none."""
     for served in installer.everything():
         if (served.group, served.version, served.resource.kind) == (kind.group, kind.version, kind.kind):
             schema = served.published().schema
@@ -107,7 +107,7 @@ _KEPT = ("type", "format")
 
 
 def _resolved(schema: Mapping[str, Any]) -> JSONObject:
-    """A schema of Kubernetes' own with what it refers to in place, and nothing but the types."""
+    """A built-in schema, reduced to types, with its references replaced by what they refer to."""
     for reference in (schema, *schema.get("allOf", ())):
         if "$ref" in reference:
             return _resolved(builtin.schemas()[reference["$ref"].removeprefix(_PREFIX)])

@@ -1,6 +1,6 @@
-"""The roles and bindings of a server without a cluster: kept complete, aggregated, and followed for the authorizer.
+"""Keeps the roles and bindings of a server without a cluster complete, aggregates them, and follows them for the authorizer.
 
-Nothing is read before somebody needs it: a user who is no administrator, or a request for one of the four kinds. Then the
+Nothing is read before it is needed: for a user who is no administrator, or a request for one of the four kinds. Then the
 bootstrap objects that are missing are written, those that were changed get back what they lack (unless annotated with
 `rbac.authorization.kubernetes.io/autoupdate: "false"`), and all objects are followed from then on. ClusterRoles that aggregate
 others get their rules from them with every change.
@@ -40,24 +40,24 @@ GROUP = "rbac.authorization.k8s.io"
 _KINDS = ("ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding")
 _BOOTSTRAP = WriteOptions(field_manager="kube-apiserver", bounded=False)
 _AGGREGATION = WriteOptions(field_manager="clusterrole-aggregation-controller", force=True, bounded=False)
-# Seconds that a request waits for the roles to be read.
+# Seconds that a request waits for the roles to be read before it fails.
 _WAIT_SECONDS = 20.0
-# Rules or subjects that are learned before other tasks run: about a millisecond.
+# Rules or subjects that are added to the policy before other tasks run: about a millisecond.
 _STEPS = 500
-# ClusterRoles with more rules and selectors than this are aggregated in a thread; those of bootstrap have some hundreds.
+# If all ClusterRoles together have more rules and selectors than this, they are aggregated in a thread. Bootstrap has hundreds.
 _LONG = 5000
-# Those of one bootstrap object, or its subjects.
+# An existing bootstrap object with more rules, selectors and subjects than this is compared in a thread.
 _MANY = 200
-# Codes of refusals: not valid, not allowed, too large.
+# Codes of refusals that trying again would not change: not valid, not allowed, too large.
 _REFUSED = (400, 403, 413, 422)
 # Seconds before what could not be written is tried again.
 _RETRY = Backoff(initial=0.1, longest=10.0)
 
 
 class RoleController:
-    """stores: returns the store of a resource of the group. aggregates: whether ClusterRoles get the rules of others.
+    """The controller; `run` is its task.
 
-    `run` is the task.
+    stores: returns the store of (group, resource). aggregates: whether ClusterRoles get the rules of others.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class RoleController:
         self._wanted = asyncio.Event()
         self._ready: asyncio.Future[Policy] | None = None
         self._cluster_roles: Mapping[str, JSONObject] = {}
-        self._aggregation: Aggregation | None = None  # None until all roles are known: none must lose rules before
+        self._aggregation: Aggregation | None = None  # None until all roles are known: else a role could lose rules
         self._aggregating = asyncio.Lock()
 
     async def policy(self) -> Policy:
@@ -88,26 +88,26 @@ class RoleController:
         return ready.result()
 
     def before(self, next_handler: Handler) -> Handler:
-        """A filter: requests for the four kinds see the bootstrap objects."""
+        """A filter that makes requests for the four kinds wait until the bootstrap objects are written."""
 
         async def after_all_is_there(request: Request) -> AnyResponse:
             await self.policy()
             return await next_handler(request)
 
         def handler(request: Request) -> Awaitable[AnyResponse]:
-            # No coroutine of its own, which would cost every other request something.
+            # Not a coroutine function, which would make every other request slower.
             return after_all_is_there(request) if request.info.group == GROUP else next_handler(request)
 
         return handler
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Keep the roles up to date until cancelled."""
         await self._wanted.wait()
         await self._reconcile()
         try:
             await self._follow()
         finally:
-            # What was known is not kept current any more.
+            # The policy is not kept up to date any more.
             self._aggregation = None
             if self._ready is not None and self._ready.done():
                 self._ready = None
@@ -143,7 +143,7 @@ class RoleController:
         return None
 
     def _concerns_others(self, name: str, role: JSONObject | None) -> bool:
-        """Also while that is being computed."""
+        """Whether a change of a ClusterRole may change aggregated ones. Always True while an aggregation is being made."""
         return self._aggregating.locked() or (self._aggregation is not None and self._aggregation.concerns(name, role))
 
     async def _aggregate(self) -> None:
@@ -184,10 +184,10 @@ class RoleController:
             await over.wait()
 
     async def _reconcile_all(self, objects: list[JSONObject]) -> int:
-        """Returns how many could not be written now. All at once, so that they are in few transactions.
+        """Write all bootstrap objects, concurrently, so that they are in few transactions. Returns how many must be tried again.
 
-        One that is refused, or that is there and can't be read, is left as it is: trying again would not help, and nobody but
-        administrators could do anything meanwhile.
+        An object that is refused, or exists and can't be read, is left as it is: trying again would not help, and until then
+        nobody but administrators could do anything.
         """
         done = await asyncio.gather(*map(self._reconcile_one, objects), return_exceptions=True)
         failed = 0
@@ -212,13 +212,13 @@ class RoleController:
         existing = found.decoded()
         if _is_protected(existing):
             return
-        # A role may have got thousands of rules, and each is compared with each that is expected.
+        # Somebody may have added thousands of rules to a role, and each is compared with each expected rule.
         is_long = _weight(existing) > _MANY
         becomes = await asyncio.to_thread(reconciled, existing, expected) if is_long else reconciled(existing, expected)
         if becomes is None:
             return
         if becomes.get("roleRef") != existing.get("roleRef"):
-            # The role of a binding can't be changed.
+            # A binding's roleRef can't be changed, so the binding is replaced.
             await store.delete(context, name, DeleteOptions(uid=existing["metadata"].get("uid")))
             await _create(store, context, becomes)
             return
@@ -242,7 +242,7 @@ def _is_aggregated(obj: JSONMapping, member: str) -> bool:
 
 
 def _weight(obj: JSONMapping) -> int:
-    """How many rules, selectors and subjects it has."""
+    """About how much work a role or binding is: the number of its rules, selectors and subjects."""
     parts = obj.get("rules"), (obj.get("aggregationRule") or {}).get("clusterRoleSelectors"), obj.get("subjects")
     return 1 + sum(len(part or ()) for part in parts)
 

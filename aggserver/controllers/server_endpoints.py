@@ -1,7 +1,7 @@
-"""Endpoints and EndpointSlice of the Service `kubernetes`: where this server is, for clients that look it up as in a cluster.
+"""Publishes the server's address in the Endpoints and EndpointSlice of the Service `kubernetes`, as in a cluster.
 
-As upstream, the server writes them itself, and its address is that of its interface where it listens on the loopback, which is no
-address of an endpoint.
+As upstream, the server writes them itself. If it listens on the loopback, whose address is not valid for an endpoint, the address
+of an interface is published.
 Source: k8s.io/kubernetes pkg/controlplane/controller/kubernetesservice, pkg/controlplane/reconcilers/{lease,endpointsadapter}.go,
 v1.36.3; k8s.io/apimachinery pkg/util/net/interface.go (ResolveBindAddress), v0.36.3.
 """
@@ -23,12 +23,12 @@ __all__ = ["advertised", "publish", "server_endpoints"]
 
 _NAME, _NAMESPACE = "kubernetes", "default"
 _WRITE = WriteOptions(field_manager="kube-apiserver")
-# Of a range for documentation: nothing is sent, the kernel only chooses the interface that packets to it would leave by.
+# An address for documentation. Nothing is sent there: the kernel only chooses the interface by which packets would leave.
 _SOMEWHERE = ("192.0.2.1", 9)
 
 
 def advertised(bind_address: str) -> str:
-    """The address by which others reach the server; '' if it is not known, so that there are no endpoints."""
+    """The address by which others reach the server; '' if it is not known, and no endpoints are to be published."""
     with contextlib.suppress(ValueError):
         address = ipaddress.ip_address(bind_address)
         if not (address.is_loopback or address.is_unspecified):
@@ -41,7 +41,7 @@ def advertised(bind_address: str) -> str:
 
 
 def server_endpoints(address: str, port: int) -> tuple[JSONObject, JSONObject]:
-    """The Endpoints and the EndpointSlice."""
+    """The wanted Endpoints and EndpointSlice."""
     ports = [{"name": "https", "port": port, "protocol": "TCP"}]
     endpoints = {
         "apiVersion": "v1",
@@ -65,7 +65,7 @@ def server_endpoints(address: str, port: int) -> tuple[JSONObject, JSONObject]:
 
 
 async def publish(store: Callable[[str, str], Store], address: str, port: int) -> None:
-    """Write both, unless they are there as they should be. store: that of a group and resource. Raises StatusError."""
+    """Write both objects, if they are missing or differ. store: returns the store of (group, resource). Raises StatusError."""
     endpoints, slice_ = server_endpoints(address, port)
     await _ensure(store("", "endpoints"), endpoints)
     await _ensure(store("discovery.k8s.io", "endpointslices"), slice_)
@@ -85,10 +85,10 @@ async def _ensure(store: Store, wanted: JSONObject) -> None:
     try:
         found = await store.find(context, _NAME)
         if found is not None and found.decoded().get("addressType") == wanted.get("addressType"):
-            await store.update(request, _NAME, corrected)  # which stores nothing where nothing has changed
+            await store.update(request, _NAME, corrected)  # stores nothing if nothing has changed
             return
         if found is not None:
-            await store.delete(context, _NAME, DeleteOptions())  # its type of addresses can't be changed
+            await store.delete(context, _NAME, DeleteOptions())  # addressType can't be changed
     except StatusError as error:
         if error.code != 404:
             raise

@@ -1,7 +1,7 @@
-"""Approved CertificateSigningRequests for `kubernetes.io/kube-apiserver-client`: signed by the CA that the server trusts.
+"""Signs approved CertificateSigningRequests for `kubernetes.io/kube-apiserver-client` with the CA that the server trusts.
 
-So `kubectl certificate approve` makes a user. Requests for other signers are left alone: there are no kubelets, and whoever
-has a signer of its own signs for it.
+So `kubectl certificate approve` makes a user. Requests for other signers are left alone: there are no kubelets, and third-party
+signers sign their requests themselves.
 Source: k8s.io/kubernetes pkg/controller/certificates/{signer/signer,authority/policies}.go, v1.36.3.
 """
 
@@ -23,12 +23,12 @@ _CLIENT, _OPTIONAL = "client auth", ("digital signature", "key encipherment")
 Sign = Callable[[bytes, Sequence[str], int], bytes]
 
 _WRITE = WriteOptions(field_manager="aggserver")
-# kube-controller-manager's --cluster-signing-duration, and the least that it makes of a request.
+# Seconds: kube-controller-manager's --cluster-signing-duration, and its shortest duration for a request.
 _LONGEST, _SHORTEST = 365 * 24 * 3600, 600
 
 
 def is_due(request: JSONObject) -> bool:
-    """Whether it is approved, for this signer, and neither failed nor signed."""
+    """Whether a request is for this signer, approved, and neither denied, failed nor signed."""
     status = request.get("status") or {}
     conditions = {one.get("type") for one in status.get("conditions") or () if one.get("status", "True") == "True"}
     if "Approved" not in conditions or conditions & {"Denied", "Failed"} or status.get("certificate"):
@@ -45,14 +45,14 @@ def usage_error(usages: Sequence[str]) -> str:
 
 
 def seconds_of(wanted: int | None) -> int:
-    """How long a certificate holds."""
+    """The validity of a certificate in seconds. wanted: the request's expirationSeconds."""
     return _LONGEST if wanted is None else min(max(wanted, _SHORTEST), _LONGEST)
 
 
 class CertificateSigner:
-    """requests: the store of CertificateSigningRequests, whose writes go to the status. clock: seconds since the epoch.
+    """The controller. requests: the store of CertificateSigningRequests, whose writes go to the status.
 
-    sign: (a request as PEM, the usages, seconds) -> a certificate as PEM. Raises ValueError.
+    clock: seconds since the epoch. sign: (a request as PEM, the usages, seconds) -> a certificate as PEM. Raises ValueError.
     """
 
     def __init__(self, requests: Store, sign: Sign, clock: Callable[[], float], later: CallLater = call_later) -> None:

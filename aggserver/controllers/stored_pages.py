@@ -1,4 +1,4 @@
-"""Pages: how a controller reads many objects from the store, without ever holding many bytes of them. Knows no controller."""
+"""Pages: reads many objects from the store for controllers, without ever holding many bytes of them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from aggserver.storage.interface import Page, Storage
 
 __all__ = ["pages"]
 
-# Objects of a page: so many, and fewer where those of the last page were so large that they would be more bytes. That the next
-# ones are large shows only when they are read, so a page is small: of the largest objects, of 3 MB, these would be 150 MB.
+# The most objects of a page, and the bytes that it should have at most, judged by the sizes on the page before. The next objects
+# may be larger, so the number is small: 50 of the largest objects, of 3 MB, are 150 MB.
 _MOST = 50
 _MOST_BYTES = 8 * 1024 * 1024
 _FIRST = 10
 
 
 async def pages(storage: Storage, prefix: str, *, at_one_revision: bool = False) -> AsyncIterator[Page]:
-    """All objects below a prefix, in the order of their keys. at_one_revision: as of the first page; raises Compacted."""
+    """All objects below a prefix, sorted by key. at_one_revision: all as of the first page's revision; raises Compacted."""
     limit, start, revision = _FIRST, prefix, 0
     while True:
         page = await storage.list(prefix, revision=revision, start=start, limit=limit)

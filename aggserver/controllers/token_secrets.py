@@ -1,6 +1,6 @@
-"""Secrets of type kubernetes.io/service-account-token: filled with a token, as kube-controller-manager's token controller does.
+"""Fills Secrets of type kubernetes.io/service-account-token with tokens, as kube-controller-manager's token controller does.
 
-Such a Secret names its ServiceAccount in an annotation. It gets a token that does not end, the CA bundle of the server and the
+Such a Secret names its ServiceAccount in an annotation. It gets a token that does not expire, the CA bundle of the server and the
 namespace; it is deleted with the ServiceAccount.
 Source: k8s.io/kubernetes pkg/controller/serviceaccount/tokens_controller.go, v1.36.3.
 """
@@ -29,7 +29,7 @@ _ENQUEUED = 1000  # Secrets of one ServiceAccount that are looked up before othe
 
 
 class Missing(NamedTuple):
-    """What a Secret lacks."""
+    """Which data a Secret lacks."""
 
     ca: bool
     namespace: bool
@@ -43,19 +43,19 @@ def account_name(secret: JSONObject) -> str:
 
 
 def is_orphan(secret: JSONObject, account: JSONObject | None) -> bool:
-    """Whether the ServiceAccount of the Secret is gone, or is another one."""
+    """Whether the ServiceAccount of the Secret is gone, or another one has its name."""
     uid = (secret["metadata"].get("annotations") or {}).get(_UID)
     return account is None or bool(uid and uid != account["metadata"]["uid"])
 
 
 def missing(secret: JSONObject, ca: str) -> Missing:
-    """ca: the bundle in base64."""
+    """Which data a Secret lacks. ca: the bundle in base64."""
     data = secret.get("data") or {}
     return Missing(data.get("ca.crt") != ca, not data.get("namespace"), not data.get("token"))
 
 
 class TokenSecretsController:
-    """secrets, accounts: the stores. key: makes the signing key at its first use. ca_bundle: PEM, for clients of the server."""
+    """The controller. secrets, accounts: the stores. key: returns the signing key, made at its first use. ca_bundle: PEM."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class TokenSecretsController:
         self._of_secrets = Informer(secrets, self._sync, later)
         self._of_accounts = Informer(accounts, self._look_again, later)
         self._named: dict[str, dict[str, None]] = {}  # the keys of Secrets by the key of the ServiceAccount that they name
-        self._names: dict[str, str] = {}  # the other way round
+        self._names: dict[str, str] = {}  # the key of the ServiceAccount by the key of the Secret
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -81,7 +81,7 @@ class TokenSecretsController:
             tasks.create_task(self._of_secrets.run())
 
     async def _look_again(self, key: str, account: JSONObject | None) -> float | None:
-        """After a ServiceAccount was deleted or made: at the Secrets that name it."""
+        """Enqueue the Secrets that name a ServiceAccount, after it was created or deleted."""
         async for secret in in_turns(list(self._named.get(key, ())), _ENQUEUED):
             self._of_secrets.enqueue(secret)
         return None
@@ -120,7 +120,7 @@ class TokenSecretsController:
 
 
 async def filled(secret: JSONObject, account: Ref, ca: str, key: SigningKey) -> JSONObject:
-    """The Secret with what it lacks; as it is, if it has become another one meanwhile. ca: the bundle in base64."""
+    """The Secret with the data that it lacks; unchanged if it names another ServiceAccount now. ca: the bundle in base64."""
     lacks = missing(secret, ca)
     if account_name(secret) != account.name or not any(lacks):
         return secret

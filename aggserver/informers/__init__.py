@@ -1,1 +1,1 @@
-"""What controllers are made of: informers follow the objects of a kind, work queues hold keys, and tasks are started again."""
+"""The base of controllers: informers follow the objects of a kind, work queues hold keys, and failed tasks are restarted."""

@@ -28,7 +28,7 @@ log = logging.getLogger("aggserver.controllers")
 Sync = Callable[[str, JSONObject | None], Awaitable[float | None]]
 
 CONTROLLER = UserInfo("system:apiserver", groups=(PRIVILEGED_GROUP,))
-# Other tasks run after so many keys, and after so many bytes of objects: some milliseconds.
+# Other tasks run after so many keys, and after so many decoded bytes of objects: some milliseconds.
 _KEYS = 1000
 _DECODED = 256 * 1024
 # Objects that can't be read are skipped, so that they do not prevent the others from being handled.
@@ -36,7 +36,9 @@ ALL = ListOptions(labels=LabelSelector.parse(""), fields=FieldSelector.parse("")
 
 
 class Informer:
-    """`objects` is the cache of the store's objects, by key: `namespace/name`, or the name of a cluster-scoped object.
+    """Follows one Store.
+
+    `objects` is the cache of the store's objects, by key: `namespace/name`, or the name of a cluster-scoped object.
 
     workers: how many keys are handled concurrently. A key is never handled by two at the same time.
     """
@@ -70,7 +72,7 @@ class Informer:
         await self._caught_up.wait()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Watch and call `sync`, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
             group.create_task(self._queue.run())
@@ -79,7 +81,7 @@ class Informer:
         while True:
             try:
                 await self._reflect(await self._store.watch(Context(CONTROLLER), ALL))
-                # The watch of a store that is withdrawn ends at once: not a reason to ask without a pause.
+                # Pause, since the watch of a store that is not served any more ends at once.
                 await self._pause(next(self._watch_retries))
             except StatusError as error:
                 log.info("watching %s again: %s", self._store.strategy.info.resource, error.message)
@@ -139,7 +141,7 @@ class Informer:
 
 
 def _named(key: str) -> str:
-    """The key in `objects` of what is stored at `key`."""
+    """The key in `objects` of the object with this storage key."""
     _, _, *names = keys.split(key)
     return "/".join(filter(None, names))
 

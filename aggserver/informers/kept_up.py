@@ -1,4 +1,4 @@
-"""kept_up: a background task that is started again when it fails, after a pause, which grows while it goes on failing."""
+"""kept_up: restarts a background task when it fails, after a pause that grows while it goes on failing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["kept_up"]
 
 log = logging.getLogger("aggserver")
 
-# The pauses before a failed task is started again. One that had run for longer than the longest of them has recovered before.
+# The pauses before a failed task is restarted. They begin anew if the task had run for longer than the longest pause.
 RESTART = Backoff(initial=1.0, longest=60.0)
 
 
@@ -25,7 +25,10 @@ async def kept_up(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Runs what `make` makes until it ends without an error. name: for logs. clock: in seconds."""
+    """Runs the coroutine that `make` makes, again after each failure, until one ends without an error.
+
+    name: for logs. clock: in seconds.
+    """
     pauses = RESTART.pauses()
     while True:
         started = clock()

@@ -1,8 +1,8 @@
-"""WorkQueue: the keys that a controller has to look at, and the workers that do.
+"""WorkQueue: the keys that a controller has to handle, and the workers that do so.
 
 As client-go's work queue: a key waits once, however often it is added, and two workers never have the same key at a time. A key
 that fails, or asks for a later call, is added again after a delay, and does not block others. Other tasks run after each key,
-also if `handle` never waits for anything; if it goes over what may be many, it does so `in_turns`.
+also if `handle` never waits for anything; loops in `handle` over what may be many use `in_turns`.
 Source: k8s.io/client-go util/workqueue, v0.36.3.
 """
 
@@ -36,7 +36,7 @@ def call_later(seconds: float, callback: Callable[[], None]) -> object:
 
 
 async def in_turns(items: Iterable[T], size: int, weigh: Callable[[T], int] = lambda item: 1) -> AsyncIterator[T]:
-    """The items; whenever what they weigh has come to `size`, other tasks run first."""
+    """The items. Other tasks run whenever the weights of the items since the last time have reached `size`."""
     done = 0
     for item in items:
         yield item
@@ -47,9 +47,9 @@ async def in_turns(items: Iterable[T], size: int, weigh: Callable[[T], int] = la
 
 
 class WorkQueue(Generic[K]):
-    """what: what the keys are, for logs. handle: returns the seconds until the next call for this key, or None.
+    """A queue of keys with its workers. what: names the keys in logs.
 
-    workers: how many keys are handled concurrently.
+    handle: returns the seconds until the next call for this key, or None. workers: how many keys are handled concurrently.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class WorkQueue(Generic[K]):
         self._handle = handle
         self._later = later
         self._workers = workers
-        # In order, each key once. Finding the first key of a dict takes time for all that were deleted before it.
+        # In order, each key once. Not a dict: to find its first key takes time for all keys that were deleted before it.
         self._waiting: OrderedDict[K, None] = OrderedDict()
         self._running: set[K] = set()
         self._wake = asyncio.Event()
@@ -76,7 +76,7 @@ class WorkQueue(Generic[K]):
         return not self._waiting and not self._running
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Handle keys until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(self._workers):
                 group.create_task(self._work())

@@ -1,1 +1,1 @@
-"""What only a server without a cluster has: reviews, tokens, checks of who may grant what, a kubeconfig, objects from files."""
+"""Parts of a server without a cluster alone: reviews, tokens, checks of who may grant what, a kubeconfig, objects from files."""

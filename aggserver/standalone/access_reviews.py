@@ -1,4 +1,4 @@
-"""What access reviews ask: their validation, and the attributes that the authorizer is asked about.
+"""The specs of access reviews: their validation, and the attributes for the authorizer.
 
 Pure. Source: k8s.io/kubernetes pkg/apis/authorization/validation/validation.go, pkg/registry/authorization/util/helpers.go,
 v1.36.3.
@@ -54,7 +54,7 @@ def _metadata_problems(metadata: JSONMapping, ignored: str, why: str) -> list[Fi
 
 
 def _as_declared(value: JSONMapping, name: str) -> JSONObject:
-    """The members in the order in which Go declares, and so writes, those of a type."""
+    """The members in the order in which Go declares those of the type, and so prints them."""
     return {member: value[member] for member in lookup(f"meta/v1.{name}").members if member in value}
 
 
@@ -73,7 +73,7 @@ def _spec_problems(spec: JSONMapping, *, names_user: bool) -> Errors:
 
 
 def _disallowed_path(given: JSONMapping, why: str) -> FieldError:
-    """As upstream prints its internal type."""
+    """The error for nonResourceAttributes, whose value is printed as upstream prints its internal type."""
     return invalid(Path("spec.nonResourceAttributes"), {"Path": given.get("path", ""), "Verb": given.get("verb", "")}, why)
 
 
@@ -84,18 +84,18 @@ def _selector_problems(selector: JSONMapping, path: Path, requirement: Callable[
     if not raw and not requirements:
         yield required(path.child("requirements"), f"when {path} is specified, requirements or rawSelector is required")
     for index, each in enumerate(requirements or ()):
-        # Newer clients may know other operators: to ignore a requirement only asks for a broader permission.
+        # Newer clients may use other operators. To ignore a requirement is safe: the question is then about a broader permission.
         yield from requirement(each, path.child("requirements").index(index), any_operator=True)
 
 
 def user(spec: JSONMapping) -> UserInfo:
-    """Whom a SubjectAccessReview is about."""
+    """The user that a SubjectAccessReview is about."""
     extra = {key: tuple(values or ()) for key, values in (spec.get("extra") or {}).items()}
     return UserInfo(spec.get("user", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()), extra)
 
 
 def attributes(spec: JSONMapping, who: UserInfo) -> Attributes:
-    """Without selectors, which no mode of authorization looks at."""
+    """The attributes for the authorizer. Without selectors, since no mode of authorization uses them."""
     path = spec.get("nonResourceAttributes")
     if path is not None:
         return Attributes(who, path.get("verb", ""), path=path.get("path", ""))
@@ -104,7 +104,7 @@ def attributes(spec: JSONMapping, who: UserInfo) -> Attributes:
 
 
 def selector_problems(spec: JSONMapping) -> str:
-    """What `evaluationError` says of selectors that can't be read; '' if they can."""
+    """The text of `evaluationError` for selectors that can't be parsed; '' if all can."""
     given = spec.get("resourceAttributes") or {}
     found = []
     for name, parse, is_readable in (

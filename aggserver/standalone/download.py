@@ -1,4 +1,4 @@
-"""Download: a manifest from an http or https URL, as `kubectl apply -f URL` gets it.
+"""Download: gets a manifest from an http or https URL, as `kubectl apply -f URL` does.
 
 It uses the proxies of the environment, redirects and the system's CAs, and limits size and time. `manifests.py` imports it only
 if a URL is given.
@@ -35,11 +35,11 @@ _HANDLERS = (
 
 
 class DownloadError(AggserverError):
-    """The text says why, without the URL."""
+    """The download failed. The text says why, without the URL."""
 
 
 def download(url: str, clock: Callable[[], float] = time.monotonic) -> bytes:
-    """Raises DownloadError."""
+    """The content of a URL. clock: monotonic, in seconds. Raises DownloadError."""
     # Without handlers for other schemes, since a redirect could lead to ftp or to local files.
     opener = urllib.request.OpenerDirector()
     for handler in _HANDLERS:

@@ -1,7 +1,7 @@
 """The escalation check: nobody grants permissions that they do not have themselves.
 
 Whoever writes a role must have all permissions in it, or the verb `escalate`; whoever writes a binding all permissions of its
-role, or the verb `bind`. Members of system:masters are not asked. As upstream, the check comes after mutating admission and
+role, or the verb `bind`. Members of system:masters are not checked. As upstream, the check comes after mutating admission and
 before validation, and changes that only concern the garbage collector pass.
 Source: k8s.io/kubernetes pkg/registry/rbac/{escalation_check,helpers}.go, pkg/registry/rbac/*/policybased/storage.go, v1.36.3.
 """
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 __all__ = ["EscalationCheck"]
 
 _ROLES = ("clusterroles", "roles")
-# What the garbage collector changes, and what a write sets by itself.
+# Members of metadata that the garbage collector changes, or that each write sets.
 _COLLECTED = ("ownerReferences", "finalizers", "selfLink", "managedFields", "resourceVersion")
-# What a rule counts as where users take turns: one with a few verbs and resources.
+# The size by which a rule is counted in `workers.py`: that of a rule with a few verbs and resources.
 _RULE_BYTES = 128
 _AGGREGATES = "must have cluster-admin privileges to use the aggregationRule"
 
 
 class EscalationCheck:
-    """A plugin that changes nothing, the last of those that may. stores: as of `RoleController`."""
+    """A mutating plugin that changes nothing, to run last among those. stores: as in `RoleController`."""
 
     def __init__(
         self, authorizer: Authorizer, policy: Callable[[], Awaitable[Policy]], stores: Callable[[str, str], Store]
@@ -55,7 +55,7 @@ class EscalationCheck:
         )
 
     async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
-        """Returns False. Raises StatusError: 403, or 404 if the role of a binding does not exist."""
+        """Check the write. Returns False. Raises StatusError: 403, or 404 if the role of a binding does not exist."""
         if obj is None or (old is not None and _is_only_collected(obj, old)):
             return False
         if attributes.resource.resource in _ROLES:
@@ -68,12 +68,12 @@ class EscalationCheck:
         from aggserver.authorization.escalation import EVERYTHING
         from aggserver.authorization.rbac import PolicyRule
 
-        # A create has no name in its URL, so that a permission for single names does not help there.
+        # A create has no name in its URL, so a permission for single names does not allow it.
         name = "" if attributes.operation == CREATE else attributes.name
         if await self._may(attributes, "escalate", attributes.resource.resource, name):
             return
         why = await self._missing(attributes, [PolicyRule.of(rule) for rule in obj.get("rules") or ()])
-        # It can gather anything, and a change of it could keep others from taking something away.
+        # An aggregated role can gather any permission, and changing one could keep others from taking a permission away.
         if why is None and (_aggregates(obj) or _aggregates(old or {})) and await self._missing(attributes, EVERYTHING):
             why = _AGGREGATES
         if why is not None:
@@ -92,7 +92,7 @@ class EscalationCheck:
         try:
             role = (await self._stores(GROUP, ROLES[kind]).get(context, name)).decoded()
         except errors.StatusError as error:
-            if error.code == 404:  # by the name of the requested resource, as upstream
+            if error.code == 404:  # as upstream, the error names the requested resource
                 raise errors.not_found(GROUP, attributes.resource.resource, name) from None
             raise
         why = await self._missing(attributes, [PolicyRule.of(rule) for rule in role.get("rules") or ()])

@@ -1,9 +1,9 @@
 """The kubeconfig of a server without a cluster: its address, its CA, and a user's certificate, all in one file.
 
 Pure except `read` and `write_into`. The file is written when the server is ready, so a process that waits for it can use it at
-once. Entries are merged into an existing file by the rules of kubectl, kind and minikube: entries of our names are replaced, all
-others stay, and ours becomes the current context. The administrator's context is `aggserver`, that of another user
-`NAME@aggserver`, so that one file can have several.
+once. Entries are merged into an existing file as kubectl, kind and minikube do: entries with our names are replaced, all others
+stay, and our context becomes the current one. The administrator's context is `aggserver`, that of another user `NAME@aggserver`,
+so that one file can have several.
 Source: client-go tools/clientcmd/api/v1/types.go and tools/clientcmd/config.go, v0.36.3.
 """
 
@@ -32,7 +32,7 @@ class KubeconfigError(AggserverError):
 
 
 def config(server: str, ca_pem: bytes, cert_pem: bytes, key_pem: bytes, user: str = "") -> dict[str, Any]:
-    """server: the URL. user: the name, for another user than the administrator. The others are PEM, and are embedded."""
+    """A kubeconfig. server: the URL. user: a name, '' for the administrator. The others are PEM, and are embedded."""
     credentials = {"client-certificate-data": _base64(cert_pem), "client-key-data": _base64(key_pem)}
     name = f"{user}@{NAME}" if user else NAME
     return {

@@ -1,7 +1,6 @@
-"""OpenID discovery: who issues the tokens of ServiceAccounts, and the public keys to verify them with.
+"""OpenID discovery: serves the issuer of ServiceAccounts' tokens, and the public keys to verify them with.
 
-`/.well-known/openid-configuration` and `/openid/v1/jwks`, for those who are allowed to get them. The filter runs after
-authorization.
+The paths are `/.well-known/openid-configuration` and `/openid/v1/jwks`. The filter runs after authorization.
 Source: k8s.io/kubernetes pkg/serviceaccount/openidmetadata.go, pkg/routes/openidmetadata.go, v1.36.3.
 """
 
@@ -26,9 +25,9 @@ _CACHED = [(b"cache-control", b"public, max-age=3600")]
 
 
 def for_issuer(issuer: str, keys: Callable[[], Awaitable[Sequence[VerifyingKey]]], url: Callable[[], str]) -> Filter | None:
-    """None if the issuer is no URL with https and neither query nor fragment: upstream has no such paths then.
+    """The filter; None if the issuer is no https URL without query and fragment: upstream does not serve the paths then.
 
-    url: the server's own.
+    keys: returns the keys that tokens are verified with. url: returns the server's own URL.
     """
     parts = urlsplit(issuer)
     if parts.scheme != "https" or parts.query or parts.fragment:

@@ -1,8 +1,8 @@
-"""Who may refer to params: those who may read them. Otherwise a policy could tell its author what is in them.
+"""The check that only users who may read params refer to them. Otherwise a policy could reveal their content to its author.
 
-A policy with a paramKind needs the right to `get` all objects of that kind, a binding with a paramRef the right to `get` or
-`list` the objects that it refers to. Members of system:masters are not asked. As upstream, the error is one of validation, and
-comes when there is no other.
+To write a policy with a paramKind, a user needs the permission to `get` all objects of that kind; to write a binding with a
+paramRef, to `get` or `list` the objects that it refers to. Members of system:masters are not checked. As upstream, the error is a
+validation error, and is returned only if there is no other.
 Source: k8s.io/kubernetes pkg/registry/admissionregistration/*/authz.go, v1.36.3.
 """
 
@@ -26,7 +26,7 @@ from aggserver.registry.store import Store
 __all__ = ["ParamPermissions"]
 
 _GROUP = "admissionregistration.k8s.io"
-# Bindings, and what they bind.
+# The resources of bindings, and of the policies that they bind.
 _BINDINGS = {
     "mutatingadmissionpolicybindings": "mutatingadmissionpolicies",
     "validatingadmissionpolicybindings": "validatingadmissionpolicies",
@@ -60,7 +60,7 @@ class ParamPermissions:
         )
 
     async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
-        """Raises StatusError (422)."""
+        """Check the write. Raises StatusError (422)."""
         spec, before = _spec(obj), _spec(old)
         if attributes.resource.resource in _POLICIES:
             member, why = "paramKind", await self._trouble_of_policy(attributes.user, spec, before)
@@ -110,7 +110,7 @@ class ParamPermissions:
         return None if found is None else found.decoded()
 
     async def _resource_of(self, param_kind: JSONMapping) -> tuple[str, str, bool]:
-        """Group and resource, `*` for a kind that is not served; whether it is."""
+        """Group and resource of a kind, and whether it is served. The resource is `*` if not."""
         api_version = param_kind.get("apiVersion", "")
         try:
             found = await self._find_resources(api_version, param_kind.get("kind", ""))
@@ -128,6 +128,6 @@ def _spec(obj: JSONMapping | None) -> JSONMapping:
 
 
 def _printed(user: UserInfo) -> str:
-    """As Go prints it."""
+    """The user as Go prints it."""
     extra = " ".join(f"{key}:[{' '.join(user.extra[key])}]" for key in sorted(user.extra))
     return f"&{{{user.name} {user.uid} [{' '.join(user.groups)}] map[{extra}]}}"

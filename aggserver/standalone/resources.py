@@ -48,7 +48,7 @@ def namespace_kind(store: Store, admission: Chain) -> FixedResource:
 def review_kinds(
     authorizer: Authorizer, resolver: RuleResolver, admission: Chain, clock: Callable[[], float]
 ) -> list[FixedResource]:
-    """clock: seconds since the epoch."""
+    """The kinds of reviews. clock: seconds since the epoch."""
     reviews: dict[str, object] = {kind: AccessReviews(kind, authorizer, clock) for kind in ACCESS_REVIEWS}
     reviews["SelfSubjectRulesReview"] = SelfSubjectRulesReviews(resolver, clock)
     kinds: list[tuple[str, str, object]] = [

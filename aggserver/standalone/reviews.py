@@ -1,4 +1,4 @@
-"""Reviews: who am I (`kubectl auth whoami`), may I (`kubectl auth can-i`), what may I (`--list`), and may somebody else.
+"""Reviews: who the user is (`kubectl auth whoami`), and what the user or another one may do (`kubectl auth can-i`, `--list`).
 
 These resources can only be created; nothing is stored. In a cluster, kube-apiserver serves them.
 Source: k8s.io/kubernetes pkg/registry/authentication/selfsubjectreview, pkg/registry/authorization, v1.36.3.
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["ACCESS_REVIEWS", "AccessReviews", "SelfSubjectReviews", "SelfSubjectRulesReviews", "admit"]
 
 _GROUP = "authorization.k8s.io"
-# Bytes of a body whose selectors are not read on the event loop: a megabyte of them takes a second.
+# Selectors of a body with more bytes than this are parsed in a thread: a megabyte of them takes a second.
 _LONG = 32 * 1024
 
-# kind -> whether it is in a namespace
+# kind -> whether it is namespaced
 ACCESS_REVIEWS: Mapping[str, bool] = {
     "LocalSubjectAccessReview": True,
     "SelfSubjectAccessReview": False,
@@ -73,7 +73,7 @@ class AccessReviews:
         spec = obj["spec"] = obj.get("spec") or {}
         problems = access_reviews.problems(self._kind, obj)
         if problems:
-            # Without its kind, which upstream's internal objects do not know.
+            # Without the kind, as upstream, whose internal objects have none.
             raise errors.invalid(_GROUP, "", "", problems)
         await request.admission.validate(obj, None)
         who = request.context.user if self._kind == "SelfSubjectAccessReview" else access_reviews.user(spec)
@@ -120,7 +120,7 @@ class SelfSubjectRulesReviews:
 
 
 async def admit(request: WriteRequest, obj: JSONObject, fields: FieldManager, now: float) -> None:
-    """What upstream does with the object of every create before the resource has a say. Mutating webhooks may change it."""
+    """Prepare the object of a create as upstream does before the resource handles it. Mutating webhooks may change it."""
     metadata = obj["metadata"]
     preparation.drop_system_fields(metadata)
     namespace = request.context.namespace

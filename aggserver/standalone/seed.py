@@ -3,8 +3,8 @@
 Definitions come first, and their objects wait until they are served; namespaces come before their objects. An object that exists
 already is updated to the content of the file. An object that is refused ends the start with an error that names it.
 
-No webhook and no policy is asked about these objects: an operator that has the webhooks mostly starts after this server, and with
-them the order of the documents, or a second start with the same data, would decide what is refused.
+No webhooks and no policies are applied to these objects. The operator behind the webhooks mostly starts after this server; and
+with policies, the order of the documents, or a second start with the same data, would decide which objects are refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DEFINITION = "CustomResourceDefinition"
 
 
 class SeedError(AggserverError):
-    """The text names the file, the object and the reason."""
+    """An object can't be created. The text names the file, the object and the reason."""
 
 
 async def plant(
@@ -41,7 +41,7 @@ async def plant(
     """Store the objects. Raises SeedError.
 
     settled: returns when each of these definitions is served or refused; the result has the refused ones with the reasons.
-    admission: what the objects go through.
+    admission: the chain that the objects pass.
     """
     definitions = {str(obj["metadata"].get("name")): (file, obj) for file, obj in objects if obj.get("kind") == _DEFINITION}
     for file, obj in definitions.values():

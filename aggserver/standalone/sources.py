@@ -1,7 +1,7 @@
 """Sources of admission without a cluster: the rules and params that this server stores itself.
 
-`OwnSources` has the objects of admissionregistration.k8s.io, `OwnParams` those that policies have as params, of any kind that is
-served; a kind is followed from the first request that needs it, and until no policy names it any more.
+`OwnSources` follows the objects of admissionregistration.k8s.io, and `OwnParams` the params of policies, of any served kind. A
+kind is followed from the first request that needs it until no policy names it any more.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from aggserver.registry.store import Store
 
 __all__ = ["OwnParams", "OwnSources", "own_kinds"]
 
-# How long a request waits for the objects of a kind to be read.
+# Seconds that a request waits for the objects of a kind to be read.
 WAIT_SECONDS = 1.0
 
 
 class OwnSources:
-    """stores: of the resources of admissionregistration.k8s.io, by plural. `run` is the task."""
+    """The rules of admission. `run` is the task. stores: of the resources of admissionregistration.k8s.io, by plural."""
 
     def __init__(self, stores: Mapping[str, Store]) -> None:
         self.rules = rules = Sources()
@@ -46,13 +46,13 @@ class OwnSources:
                 tasks.create_task(informer.run())
 
     async def known(self) -> None:
-        """Wait until all that was stored before the start is known."""
+        """Wait until all rules that were stored at the start were read."""
         for informer in self._informers:
             await informer.caught_up()
 
 
 class OwnParams:
-    """policies: those whose paramKinds are followed; a collection of each kind of policy."""
+    """The params of policies. policies: a collection of each kind of policy, whose paramKinds are followed."""
 
     def __init__(self, installer: Installer, policies: Iterable[Collection], *, wait_seconds: float = WAIT_SECONDS) -> None:
         self._installer = installer
@@ -62,7 +62,7 @@ class OwnParams:
         installer.on_change(self._sweep)
 
     async def find(self, api_version: str, kind: str) -> StoredParams | None:
-        """None if the kind is not served."""
+        """The params of a kind; None if the kind is not served."""
         store = self._store(api_version, kind)
         if store is None:
             return None
@@ -86,7 +86,7 @@ class OwnParams:
         return None
 
     def _sweep(self) -> None:
-        """Stop following what no policy names, and what is served by another definition now."""
+        """Stop following kinds that no policy names any more, or that have another store now."""
         named = param_kinds(self._policies)
         for key, followed in list(self._followed.items()):
             if key not in named or self._store(*key) is not followed.store:
@@ -95,7 +95,7 @@ class OwnParams:
 
 
 async def own_kinds(installer: Installer, api_version: str, kind: str) -> list[ResourceInfo]:
-    """The resources with objects of a kind. Raises LookupError, with upstream's text, if there are none."""
+    """The resources of a kind. Raises LookupError, with upstream's text, if there are none."""
     group, version = parse_group_version(api_version)
     found = [
         ResourceInfo(group, version, served.resource.name, kind, "", served.namespaced)
@@ -108,7 +108,7 @@ async def own_kinds(installer: Installer, api_version: str, kind: str) -> list[R
 
 
 class _FollowedParams:
-    """The objects of one store."""
+    """The params in one store, followed by a task until `stop`."""
 
     def __init__(self, store: Store) -> None:
         self.store = store

@@ -1,4 +1,4 @@
-"""authentication.k8s.io/v1 TokenReview: says whose a token is, for webhooks and proxies that are given one. Nothing is stored.
+"""authentication.k8s.io/v1 TokenReview: finds the user of a token, for webhooks and proxies that get one. Nothing is stored.
 
 Source: k8s.io/kubernetes pkg/registry/authentication/tokenreview/storage.go, v1.36.3.
 """
@@ -43,7 +43,7 @@ def token_review_kind(reviews: TokenReviews, admission: Chain) -> FixedResource:
 
 
 class TokenReviews:
-    """tokens: makes what examines tokens at its first use. clock: seconds since the epoch."""
+    """The resource. tokens: returns the verifier of tokens, made at its first use. clock: seconds since the epoch."""
 
     _FIELDS = own_fields(_INFO, "authentication/v1.TokenReview")
 
@@ -59,7 +59,7 @@ class TokenReviews:
         await request.admission.validate(obj, None)
         status: JSONObject
         try:
-            # Upstream puts it into a header and takes the first word from that.
+            # As upstream, which puts the token into a header and takes its first word from there.
             token = spec["token"].partition(" ")[0]
             user, audiences = await (await self._tokens()).review(token, spec.get("audiences") or ())
         except TokenError as error:

@@ -1,4 +1,4 @@
-"""`serviceaccounts/token`: makes signed tokens of ServiceAccounts (`kubectl create token`). Nothing of them is stored.
+"""`serviceaccounts/token`: makes signed tokens of ServiceAccounts (`kubectl create token`). Tokens are not stored.
 
 Source: k8s.io/kubernetes pkg/registry/core/serviceaccount/storage/token.go, pkg/apis/authentication/{v1/defaults,
 validation/validation}.go, v1.36.3.
@@ -25,23 +25,23 @@ from aggserver.registry.stored import StoredObject
 
 __all__ = ["Issuing", "TokenRequests"]
 
-# The server reads these objects as itself, as upstream: nobody has to be allowed to.
+# As upstream, the server reads the objects as itself: the user needs no permission for that.
 _SERVER = UserInfo("system:apiserver")
 
 _GROUP, _REQUEST = "authentication.k8s.io", "TokenRequest"
 _DEFAULT_SECONDS = 3600
 _MIN_SECONDS, _MAX_SECONDS = 600, 1 << 32
 
-# For Pods, kubelet asks for tokens of an hour and 7 seconds. Such a token holds for a year, since old clients read it only once.
+# For Pods, kubelet asks for tokens of an hour and 7 seconds. They are valid for a year, since old clients read a token only once.
 _PROJECTED_SECONDS = 3607
 _EXTENDED_SECONDS = 365 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
 class Issuing:
-    """How tokens are made. key: makes the signing key at its first use. audiences: of this server.
+    """How tokens are made. key: returns the signing key, made at its first use. audiences: of this server.
 
-    max_seconds: how long a token may hold; 0 for no limit. new_id: makes UUIDs. clock: seconds since the epoch.
+    max_seconds: the longest validity of a token; 0 for no limit. new_id: makes UUIDs. clock: seconds since the epoch.
     """
 
     issuer: str
@@ -101,7 +101,7 @@ class TokenRequests:
         return account
 
     async def _bound(self, context: Context, wanted: JSONObject | None) -> dict[str, Ref]:
-        """What the token is bound to; for a Pod also its Node."""
+        """The objects that the token is bound to, by kind in lower case; for a Pod also its Node. wanted: the boundObjectRef."""
         if wanted is None:
             return {}
         group, _, version = (wanted.get("apiVersion") or "").rpartition("/")
@@ -123,7 +123,7 @@ class TokenRequests:
         return bound
 
     async def _node(self, name: str) -> Ref:
-        """A Pod's Node, which need not be there."""
+        """The Node of a Pod; without a uid if it does not exist."""
         try:
             return await self._ref("nodes", "", name)
         except errors.StatusError as error:
@@ -132,7 +132,7 @@ class TokenRequests:
             return Ref(name, "")
 
     async def _token(self, context: Context, account: Ref, bound: dict[str, Ref], spec: JSONObject, now: float) -> JSONObject:
-        """The status. Shortens `spec.expirationSeconds` to what is allowed."""
+        """The status with a new token. Shortens `spec.expirationSeconds` to what is allowed."""
         issuing, wanted = self._issuing, spec["expirationSeconds"]
         if 0 < issuing.max_seconds < wanted:
             context.warnings.append(f"requested expiration of {wanted} seconds shortened to {issuing.max_seconds} seconds")
@@ -157,7 +157,7 @@ class TokenRequests:
         return _ref(await self._object(resource, namespace, name))
 
     async def _object(self, resource: str, namespace: str, name: str) -> JSONObject:
-        """Raises StatusError 404."""
+        """An object of the core group. Raises StatusError 404."""
         return (await self._stores(resource).get(Context(_SERVER, namespace), name)).decoded()
 
 

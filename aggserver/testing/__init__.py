@@ -1,4 +1,4 @@
-"""aggserver in the tests of operators and clients: a server for a while, and fixtures for pytest.
+"""aggserver in the tests of operators and clients: a server to start and stop, and fixtures for pytest.
 
 `Server` is for any framework. `plugin.py` has the fixtures; pytest loads it by itself, in every run of the environment that has
 aggserver, so nothing is imported here before it is asked for.

@@ -32,9 +32,9 @@ class RequestError(Exception):
 
 
 class Api:
-    """The administrator's requests.
+    """Sends requests as the administrator.
 
-    kubeconfig: of a server that is ready. folder: where the certificates in it are put as files.
+    kubeconfig: of a server that is ready. folder: where the kubeconfig's certificates are written as files.
     """
 
     def __init__(self, url: str, kubeconfig: Path, folder: Path) -> None:
@@ -51,7 +51,10 @@ class Api:
         self._host, self._port = parts.hostname or "", parts.port
 
     def apply(self, objects: Iterable[Mapping[str, Any]], seconds: float) -> None:
-        """Definitions first, which must be established within `seconds`; then namespaces; then the rest. Raises RequestError."""
+        """Apply objects: definitions first, which must be established within `seconds`, then namespaces, then the rest.
+
+        Raises RequestError.
+        """
         waiting = sorted(objects, key=lambda obj: (obj.get("kind") != _DEFINITION, obj.get("kind") != _NAMESPACE))
         definitions = [obj for obj in waiting if obj.get("kind") == _DEFINITION]
         for obj in definitions:
@@ -63,13 +66,13 @@ class Api:
             self._put(self._path(obj), obj)
 
     def create_namespace(self, prefix: str) -> str:
-        """Returns the name. Raises RequestError."""
+        """Create a namespace with a generated name, and return the name. Raises RequestError."""
         body = {"apiVersion": "v1", "kind": _NAMESPACE, "metadata": {"generateName": f"{prefix}-"}}
         made = self._request("POST", "/api/v1/namespaces", body, f"namespace {prefix}-")
         return str(made["metadata"]["name"])
 
     def delete_namespace(self, name: str) -> None:
-        """One that is not there is no error. Raises RequestError."""
+        """Delete a namespace, if it exists. Raises RequestError."""
         self._request("DELETE", f"/api/v1/namespaces/{name}", None, f"namespace {name}", accepted=(404, 409))
 
     def _put(self, path: str, obj: Mapping[str, Any]) -> None:
@@ -93,7 +96,7 @@ class Api:
             time.sleep(_POLL_SECONDS)
 
     def _path(self, obj: Mapping[str, Any]) -> str:
-        """The path of the collection that an object belongs to. Raises RequestError."""
+        """The path of the collection of an object's kind, in its namespace. Raises RequestError."""
         group_version, kind = str(obj.get("apiVersion")), obj.get("kind")
         prefix = f"/apis/{group_version}" if "/" in group_version else f"/api/{group_version}"
         served = self._request("GET", prefix, None, _told(obj), accepted=(404,))

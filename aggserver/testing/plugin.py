@@ -1,10 +1,10 @@
 """Fixtures for pytest: a server for a run, a namespace for each test, definitions, and clients.
 
-pytest loads this module in every run of an environment that has aggserver. A run that asks for none of the fixtures must not pay
-for them, so whatever they need is imported in them.
+pytest loads this module in every run of an environment that has aggserver. Runs that use none of the fixtures must not become
+slower, so whatever the fixtures need is imported in them.
 
-Each worker of pytest-xdist has a session, and so a server, of its own. All fixtures are plain functions, which pytest-asyncio
-runs before the event loop of a test, and after it.
+Each worker of pytest-xdist has a session of its own, and so its own server. All fixtures are plain functions, so pytest-asyncio
+runs them outside of a test's event loop.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = ["server_fixture"]
 _MARKER = "aggserver_definitions"
 _MARKED = "_aggserver_marked_definitions"
 _SERVERS = pytest.StashKey[list["Server"]]()
-# By server, how long its log was when the test began.
+# The size in bytes of each server's log when the test began.
 _OFFSETS = pytest.StashKey[dict["Server", int]]()
-# Modules of clients that read KUBECONFIG when they are imported, which they may be before a test, and where they keep it.
+# Modules of clients that read KUBECONFIG when they are imported, maybe before a test, and the name under which they keep it.
 _READ_AT_IMPORT = tuple(f"{each}.config{below}" for each in ("kubernetes", "kubernetes.aio") for below in ("", ".kube_config"))
 _LOCATION = "KUBE_CONFIG_DEFAULT_LOCATION"
 # Namespaces have 63 characters at most; the server adds a hyphen and five of its own.
@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Gives tests with the marker the fixture that reads it. If that were `autouse`, each test of every run would set it up."""
+    """Add the fixture that reads the marker to tests that have it. An `autouse` fixture would be set up by every test."""
     for item in items:
         if not isinstance(item, pytest.Function) or item.get_closest_marker(_MARKER) is None:
             continue
@@ -76,7 +76,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show under a failed test what its server has logged meanwhile."""
+    """Show under a failed test what its server has logged during the test."""
     report = yield
     if report.failed:
         used = {id(value) for value in getattr(item, "funcargs", {}).values()}
@@ -96,7 +96,7 @@ def server_fixture(
     definitions: Sequence[str | Path | Mapping[str, Any]] = (),
     arguments: Sequence[str] = (),
 ) -> Any:
-    """A fixture that is a running `Server`, which starts with what the ini file says, and with these besides.
+    """Make a fixture that is a running `Server`, started with the settings of the ini file and these in addition.
 
     Assigned to `aggserver` in a module or in the conftest.py of a folder, it is the server of the tests there: the other fixtures
     use whatever `aggserver` is.
@@ -127,7 +127,7 @@ aggserver = server_fixture()
 
 @pytest.fixture
 def _aggserver_marked_definitions(request: pytest.FixtureRequest) -> None:
-    """Applies what the markers of a test name, those of its module first."""
+    """Applies the definitions that the markers of a test name, those of its module first."""
     sources = [source for marker in reversed(list(request.node.iter_markers(_MARKER))) for source in marker.args]
     if sources:
         request.getfixturevalue("aggserver").apply(*_sources(sources, request.config.rootpath))
@@ -149,7 +149,7 @@ def _sources(sources: Iterable[str | Path | Mapping[str, Any]], root: Path) -> I
 
 @pytest.fixture
 def aggserver_namespace(aggserver: Server, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The name of a new namespace of this test, which is deleted afterwards; that is not waited for."""
+    """The name of a new namespace for this test. Its deletion begins after the test, which does not wait for the end of it."""
     words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())
     with aggserver.namespace(words[:_PREFIX_LENGTH].strip("-") or "test") as name:
         yield name
@@ -196,7 +196,7 @@ def aggserver_dynamic(aggserver_client: client.ApiClient, tmp_path: Path) -> dyn
     """A `kubernetes.dynamic.DynamicClient`, for all that the server serves."""
     from kubernetes import dynamic
 
-    # By default, it keeps what it discovers for the next server that has the same port.
+    # By default, the client would use its cached discovery for the next server with the same port.
     return dynamic.DynamicClient(aggserver_client, cache_file=str(tmp_path / "discovery.json"))
 
 

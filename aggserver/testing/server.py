@@ -1,8 +1,8 @@
 """Server: `aggserver dev` as a child process, for as long as a test needs it.
 
-The server is a process of its own, so that neither its event loop nor its threads meet those of the tests, and so that a test may
-kill it. It keeps nothing on disk unless the arguments say so, listens on a free port of loopback, and ends with this process,
-however that ends.
+The server is a process of its own, so that its event loop and threads do not interfere with those of the tests, and a test may
+kill it. It keeps no data on disk unless the arguments say so, listens on a free port of loopback, and ends when this process
+ends, for whatever reason.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ Definition = str | Path | Mapping[str, Any]
 
 # The root of the package that this process uses.
 _ROOT = Path(__file__).parents[2]
-# -P: a module in the folder of the tests must not take the place of one of the server's.
+# -P: modules in the folder of the tests must not shadow those of the server.
 _DEV = (sys.executable, "-P", "-m", "aggserver", "dev")
 _READY = re.compile(r"aggserver serves (https://\S+) \(data: .*\)\. Next: export KUBECONFIG=(.*); kubectl")
-# Bytes at the end of the log that an error tells, and that are kept when the server has stopped.
+# Bytes at the end of the log that an error shows, and that are kept when the server has stopped.
 _TOLD_BYTES, _KEPT_BYTES = 8 * 1024, 1024 * 1024
 _PIECE = 64 * 1024
 
@@ -47,13 +47,13 @@ class ServerError(AggserverError):
 
 
 class Server:
-    """A server without a cluster, with `start` and `stop`, or as a context manager, of `with` or of `async with`.
+    """A server without a cluster. Use `start` and `stop`, or `with` or `async with`.
 
-    definitions: what is created before the server is ready: files, folders of files and URLs, as `aggserver dev -f` takes them,
-    and objects as dicts. Not only definitions: namespaces, webhook configurations and custom resources as well.
+    definitions: objects that are created before the server is ready: files, folders of files and URLs, as `aggserver dev -f`
+    takes them, and objects as dicts. They may be of any kind: namespaces, webhook configurations, custom resources as well.
     arguments: further arguments of `aggserver dev`, such as `--log-level=debug`.
     folder: where the log and the files of the server are; it must exist, and is not removed. By default a temporary one.
-    start_seconds: limit of the time until the server is ready. stop_seconds: time to stop in, after which it is killed.
+    start_seconds: limit of the time until the server is ready. stop_seconds: limit of the time to stop, then it is killed.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Server:
     # --- its life ---
 
     def start(self) -> Self:
-        """Returns when the server is ready and all definitions are established. Raises ServerError."""
+        """Starts the server. Returns when it is ready and all definitions are established. Raises ServerError."""
         if self._process is not None:
             raise ServerError("the server is started already")
         self._folder = self._given_folder or Path(tempfile.mkdtemp(prefix="aggserver-testing-"))
@@ -144,7 +144,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Such as https://127.0.0.1:41265."""
+        """The server's URL, such as https://127.0.0.1:41265."""
         return self._running()[1][1]
 
     @property
@@ -174,18 +174,18 @@ class Server:
 
     @property
     def log_bytes(self) -> int:
-        """How long the log is by now: `log_since` tells what has come after."""
+        """The present size of the log in bytes, as an offset for `log_since`."""
         file = self._log_file
         return file.stat().st_size if file is not None and file.exists() else len(self._last_log)
 
     def log_since(self, offset: int) -> str:
-        """The log after the first `offset` bytes, of which the end if it is long."""
+        """The log after the first `offset` bytes; only the last 8 KiB if it is longer."""
         return self._read_log(min(_TOLD_BYTES, max(self.log_bytes - offset, 0))).decode(errors="replace")
 
     # --- what is done with it ---
 
     def apply(self, *definitions: Definition) -> None:
-        """Creates or changes objects, as those of `definitions`. Returns when definitions are established. Raises ServerError."""
+        """Creates or changes objects, given as `definitions`. Returns when definitions are established. Raises ServerError."""
         api = self._connected()
         try:
             api.apply(_documents(definitions), self._start_seconds)
@@ -206,7 +206,7 @@ class Server:
 
     @contextlib.contextmanager
     def namespace(self, prefix: str = "test") -> Iterator[str]:
-        """The name of a new namespace. Afterwards it is deleted with all that is in it, which the server does in its own time."""
+        """The name of a new namespace. After the block it is deleted with its objects; this does not wait for the end of that."""
         api = self._connected()
         name = api.create_namespace(prefix)
         try:
@@ -253,7 +253,7 @@ class Server:
             )
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> re.Match[str]:
-        """What the server says when it is ready."""
+        """Wait for the line that the server prints when it is ready. Raises ServerError."""
         assert process.stdout is not None
         said = b""
         deadline = time.monotonic() + self._start_seconds
@@ -276,7 +276,7 @@ class Server:
         return self._folder and self._folder / "aggserver.log"
 
     def _read_log(self, count: int) -> bytes:
-        """The last bytes of the log, as many as that or all."""
+        """The last `count` bytes of the log, or all if it is shorter."""
         file = self._log_file
         if file is None:
             return self._last_log[len(self._last_log) - min(count, len(self._last_log)) :]
@@ -303,8 +303,8 @@ class Server:
 
 
 def _documents(definitions: Iterable[Definition]) -> list[dict[str, Any]]:
-    """Raises ServerError for a source that can't be read."""
-    # Imported for this only: most servers get all that they need at their start.
+    """All objects of the definitions. Raises ServerError for a source that can't be read."""
+    # Imported only here, since most servers get all their objects at the start.
     from aggserver.apiextensions.v1beta1 import to_v1
     from aggserver.standalone import manifests
 
@@ -318,7 +318,7 @@ def _documents(definitions: Iterable[Definition]) -> list[dict[str, Any]]:
 
 
 def _path() -> dict[str, str]:
-    """PYTHONPATH where the child would not find the package that this process uses: a checkout, say, or an unusual folder."""
+    """PYTHONPATH for the child, if it would not find the package of this process otherwise, for example in a checkout."""
     if Path(sysconfig.get_path("purelib")) == _ROOT:
         return {}
     return {"PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])}

@@ -3,11 +3,11 @@
 `Copier.copy` writes all objects, many at once, since the store commits what waits together; a page of them is in memory, and the
 next one on its way. Then `Copier.follow` writes what changes. For each key the host's revision is remembered, by which `copied`
 says what was moved. After the switch, `follow` goes on for writes that were still on their way in the host: such a write is
-copied, too, unless somebody has written the object here since; then it is only told. What the host does to the objects of a
-definition that it is deleting is no write of a client, and is not copied.
+copied, too, unless somebody has written the object here since; then it is only reported. While the host deletes a definition, its
+changes of that definition's objects are no writes of clients, and are not copied.
 
-A copy has a greater revision than its object has in the host: clients may compare the two, or write by one that they have from
-there, which must never be that of another state here.
+A copy has a greater revision than its object has in the host. Clients may compare the two, or send a resourceVersion that they
+have from the host: it must never be the resourceVersion of another state here.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ AT_ONCE = 128
 # How far our store's revision goes ahead of the host's, so that it need not be advanced for each of the host's writes.
 AHEAD = 1000
 
-# If nothing arrives for so long, `near` takes it that nothing is on its way.
+# If no change arrives for so long, `near` assumes that none is on its way.
 QUIET_SECONDS = 0.25
 
-# Bytes that a copy leaves free, since other families are written, too: the store's log and history have room there.
+# Bytes that a copy leaves free on the disk, for the objects of other families and for the store's log and history.
 KEPT_FREE = 64 << 20
-# Of the file of a store over what is in it: keys, pages that are not full.
+# The size of a store's file as a multiple of the values in it: the rest is keys, and pages that are not full.
 OVERHEAD = 1.25
 
 # A late write of the host: the change, and whether it was copied.
@@ -47,7 +47,10 @@ Late = Callable[[HostChange, bool], None]
 
 
 def needed(page: SourcePage, copied: int, size: int) -> int:
-    """About how many bytes the store needs for a page and all after it. copied, size: objects and bytes so far, with its own."""
+    """About how many bytes the store needs for a page and all after it.
+
+    copied, size: the objects and bytes read so far, those of the page included.
+    """
     rest = size / copied * page.remaining if copied else 0.0
     return round((sum(len(value) for _, value, _ in page.items) + rest) * OVERHEAD)
 
@@ -64,9 +67,9 @@ async def drop(storage: Storage, prefix: str) -> None:
 
 
 class Copier:
-    """One move of one definition. prefix: of its objects, in both stores.
+    """Copies the objects of one definition from the host to our store. prefix: of their keys, in both stores.
 
-    on_progress: called after each page. on_late: called for each late write, after it was copied or not. is_kept: asks whether
+    on_progress: called after each page. on_late: called for each late write, with whether it was copied. is_kept: asks whether
     the host still has the definition, and is not deleting it. clock: in seconds.
     """
 
@@ -91,17 +94,17 @@ class Copier:
         self._is_deleted = False
         self._clock = clock
         self._sleep = sleep
-        # The host revision of each key that was copied, and the bytes of all of them.
+        # The host revision of each key that was copied, and the bytes of all copied values.
         self._revisions: dict[str, int] = {}
         self._size = 0
-        # The host revision up to which everything was received, and how many changes were.
+        # The host revision up to which everything was received, and how many changes were received.
         self._received = 0
         self._changes = 0
         self._ahead = 0  # what our store's revision is at least
         self._writing: dict[str, asyncio.Task[None]] = {}
         self._moved = asyncio.Event()
         self._failure: BaseException | None = None
-        # Once switched: our revision at that moment, and since then those of late writes.
+        # Once switched: our revision at that moment, and our revision of each late write that was copied since, by key.
         self._switched: int | None = None
         self._late: dict[str, int] = {}
 
@@ -114,7 +117,7 @@ class Copier:
         async with aclosing(_ahead(self._source.pages())) as pages:
             async for page in pages:
                 if page.first:
-                    # An object that an expired list had may be deleted by now. What is unchanged is not written again.
+                    # The list was begun again: an object that the expired one had may be deleted by now.
                     found, copied, size = {}, 0, 0
                 found |= {key: revision for key, _, revision in page.items}
                 size += sum(len(value) for _, value, _ in page.items)
@@ -138,7 +141,7 @@ class Copier:
             )
 
     async def follow(self) -> None:
-        """Copy what changes since, until cancelled, or until the host's watch ends after `switched`. Raises as `Source`."""
+        """Copy what changes after `copy`, until cancelled or until the host's watch ends after `switched`. Raises as `Source`."""
         try:
             async with aclosing(self._source.changes(self._received)) as changes:
                 async for change in changes:
@@ -165,7 +168,7 @@ class Copier:
     async def caught_up(self) -> int:
         """Wait until every write is copied that the host acknowledged before the call.
 
-        Returns a host revision that is at least theirs. Raises as `Source`, and what `follow` has raised.
+        Returns a host revision that is not before any of these writes. Raises as `Source`, and what `follow` has raised.
         """
         mark = await self._source.mark(self._revisions)
         while not mark.seen and self._received < mark.revision:
@@ -177,7 +180,7 @@ class Copier:
         return mark.revision
 
     async def copied(self, host_revision: int) -> Copied:
-        """What was moved, if all writes up to the host revision were copied. Hashes in a thread."""
+        """The summary of what was moved. All writes up to the host revision must have been copied. Hashes in a thread."""
         revisions = dict(self._revisions)
         total = await asyncio.to_thread(lambda: digest(sorted(revisions.items())))
         return Copied(host_revision, len(revisions), total, await self._storage.revision(), self._size)
@@ -190,14 +193,14 @@ class Copier:
         self._source.leave()
 
     async def with_late(self, copied: Copied) -> Copied:
-        """The record of the switch, with what the host has got since."""
+        """The record of the switch, brought up to date with the host's late writes."""
         now = await self.copied(max(copied.host_revision, self._received))
         return Copied(now.host_revision, now.count, now.digest, copied.own_revision, copied.size)
 
     # --- writes ---
 
     async def _go_ahead(self, host_revision: int) -> None:
-        """Let what is written from now on have greater revisions than this."""
+        """Make sure that all later writes to our store get greater revisions than this one of the host."""
         if host_revision >= self._ahead:
             self._ahead = await self._storage.advance(host_revision + AHEAD)
 
@@ -246,7 +249,7 @@ class Copier:
         self._check()
 
     async def _apply(self, change: HostChange, was_there: bool) -> None:
-        """was_there: whether the host had the object before."""
+        """Write one change to our store. was_there: whether the host had the object before the change."""
         if self._switched is not None:
             await self._apply_late(change, was_there, self._switched)
         elif change.value is None:
@@ -264,7 +267,7 @@ class Copier:
         known = max(switched, self._late.get(change.key, 0))
         copied = False
         if current is None:
-            # It is not here because a client has deleted it here, unless the host has just created it.
+            # A missing object was deleted here by a client, unless the host has just created it.
             copied = change.value is None or not was_there
         elif current.revision <= known:
             copied = True
@@ -309,7 +312,7 @@ class Copier:
 class Copies:
     """The copiers of the families that are moving, and the tasks in which they follow the host.
 
-    told: about writes that came late and were not copied.
+    told: called for late writes that were not copied.
     """
 
     def __init__(self, storage: Storage, told: Told, *, clock: Callable[[], float], sleep: Sleep) -> None:
@@ -321,7 +324,7 @@ class Copies:
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
 
     def get(self, family: str) -> Mapping[str, Copier]:
-        """By definition; empty if this process has not copied the family."""
+        """The copiers of a family, by definition; empty if this process has not copied the family."""
         return self._copiers.get(family, {})
 
     async def begin(
@@ -401,9 +404,9 @@ async def _ahead(pages: AsyncGenerator[SourcePage]) -> AsyncGenerator[SourcePage
 
 
 async def _together(work: Iterable[Coroutine[Any, Any, object]]) -> None:
-    """Do it all at the same time. Raises the first error, after the rest was cancelled and has ended.
+    """Run all coroutines at the same time. Raises the first error, after the others were cancelled and have ended.
 
-    A task group is no help: one that is cancelled while a task of it fails forgets the cancellation.
+    No task group does this: if it is cancelled while one of its tasks fails, it forgets the cancellation.
     """
     tasks = [asyncio.create_task(each) for each in work]
     try:
@@ -413,7 +416,7 @@ async def _together(work: Iterable[Coroutine[Any, Any, object]]) -> None:
 
 
 async def _replace(storage: Storage, key: str, value: bytes) -> int:
-    """Make this the key's value. Returns the bytes that it had before, 0 if it did not exist."""
+    """Set the value of a key. Returns the size of its former value in bytes, 0 if the key did not exist."""
     try:
         await storage.create(key, value)
     except KeyExists as error:
@@ -426,7 +429,7 @@ async def _replace(storage: Storage, key: str, value: bytes) -> int:
 
 
 async def _delete(storage: Storage, key: str) -> int:
-    """Delete the key if it exists. Returns the bytes that it had."""
+    """Delete the key if it exists. Returns the size of its value in bytes."""
     current = await storage.get(key)
     if current is None:
         return 0

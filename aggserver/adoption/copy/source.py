@@ -1,11 +1,11 @@
 """Source: reads the host's objects of one definition, all of them and then every write, for the copy that is made of them.
 
 There are two ways: the host's API, or directly the cluster's etcd. Both give the values as this server stores them, and the keys
-that both stores share. Of the API the storage version is read, if it is served, so that nothing is converted back and forth.
+that both stores share. The API is asked for the storage version, if it is served, so that nothing is converted back and forth.
 
-How it is known that every acknowledged write was delivered: a write of our own comes behind all earlier ones in the watch. That
-is an annotation of one object, which is removed again. Where the cluster's own webhooks refuse it, the versions of all objects
-are listed, from etcd and not from kube-apiserver's cache, and compared with what was delivered.
+To know that every acknowledged write was delivered, this server makes a write of its own, which the watch delivers after all
+earlier ones: it annotates one object, and removes the annotation again. Where a webhook of the cluster refuses that write, the
+resourceVersions of all objects are listed, from etcd and not from kube-apiserver's cache, and compared with what was delivered.
 Source: k8s.io/apiserver pkg/storage/cacher (a watch delivers in order), pkg/endpoints/handlers/get.go, v0.36.3.
 """
 
@@ -34,7 +34,7 @@ from aggserver.storage.keys import resource_prefix
 
 __all__ = ["CAUGHT_UP", "APISource", "Bounded", "StorageSource", "reading_version"]
 
-# The annotation by which the end of the host's writes is found. It never stays with an object here.
+# The annotation by which the end of the host's writes is found. It is removed from what is copied.
 CAUGHT_UP = "aggserver.io/caught-up"
 
 LARGEST_PAGE = 500
@@ -43,21 +43,21 @@ FIRST_PAGE = 50
 PAGE_BYTES = 4 * 1024 * 1024
 PAGE_SECONDS = 60.0
 
-# Writes that were delivered and are not copied yet. Beyond that, the host is written to faster than this server can follow.
+# Writes that were delivered and are not copied yet. With more, clients write to the host faster than this server can follow.
 MOST_WAITING = 50_000
 
 MOST_NAMED = 5  # objects that an error names
 
 # How often another object is annotated, when the one that was chosen has been deleted meanwhile.
 MARK_ATTEMPTS = 10
-# Between two looks whether the watch has delivered what a list showed.
+# Between two checks whether the watch has delivered what a list showed.
 COMPARE_SECONDS = 0.02
 
 _ENCRYPTED = b"k8s:enc:"
 
 
 def reading_version(definition: Definition, taken: Collection[str] = ()) -> Version | None:
-    """The version to read the host's objects in. taken: versions whose APIServices lead here already. None: none is left."""
+    """The version to read the host's objects in; None if none is left. taken: versions whose APIServices lead here already."""
     readable = [each for each in definition.versions if each.served and each.name not in taken]
     if not readable:
         return None
@@ -65,7 +65,7 @@ def reading_version(definition: Definition, taken: Collection[str] = ()) -> Vers
 
 
 class APISource:
-    """A `record.Source` over the host's API. version: one that the host serves, as `reading_version` chooses it.
+    """A `record.Source` that reads the host's API. version: a served one, as `reading_version` chooses it.
 
     nonce: gives another text each time.
     """
@@ -103,7 +103,7 @@ class APISource:
                 answer = await self._cluster.request("GET", self._path, query=query, timeout=PAGE_SECONDS)
             except ClusterError as error:
                 if error.code == 500 and query["limit"] != "1":
-                    # The host can't read one of them, and does not say which. So it is looked for, one by one.
+                    # The host can't read an object of the page, and does not say which: read one by one to find it.
                     query, limit = {**query, "limit": "1"}, 1
                     continue
                 if error.code == 500:
@@ -137,7 +137,7 @@ class APISource:
                         after = change.revision
                         yield change
             except (ClusterError, Unreachable) as error:
-                # The host is away for a moment. Anything else that it answers will not change.
+                # Other errors of the host are lasting, and a new watch would get them again.
                 if isinstance(error, ClusterError) and error.code < 500 and error.code != 429:
                     raise
             if self._left.is_set():
@@ -177,7 +177,7 @@ class APISource:
         except ClusterError as error:
             if error.code != 404:
                 raise
-            # Deleted by a request that was on its way: that deletion came later, so it ends what is waited for, too.
+            # A client has just deleted the object. That deletion came after our first write, so it serves as the mark as well.
             return await self.now()
         return int(done["metadata"]["resourceVersion"])
 
@@ -189,7 +189,7 @@ class APISource:
         return f"{base}/namespaces/{namespace}/{self._plural}/{metadata['name']}"
 
     async def _compare(self, seen: Mapping[str, int]) -> Mark:
-        """List the versions of all objects, and wait until the watch has delivered exactly these."""
+        """List the resourceVersions of all objects, and wait until the watch has delivered exactly these."""
         listed: dict[str, int] = {}
         query, revision = {"limit": str(LARGEST_PAGE)}, 0
         while True:
@@ -236,9 +236,9 @@ class APISource:
 
 
 class StorageSource:
-    """A `record.Source` over the cluster's etcd itself. prefix: of the definition's objects, the same in both stores.
+    """A `record.Source` that reads the cluster's etcd itself. prefix: of the definition's objects, the same in both stores.
 
-    What is encrypted at rest can't be read this way.
+    Objects that are encrypted at rest can't be read this way.
     """
 
     def __init__(self, host: Storage, prefix: str) -> None:
@@ -247,7 +247,7 @@ class StorageSource:
         self._following: _Following | None = None
 
     def leave(self) -> None:
-        """The store is not behind the APIServices, so there is nothing to leave."""
+        """Does nothing: etcd is not reached through the APIServices, so the switch ends no watch of it."""
 
     async def pages(self) -> AsyncGenerator[SourcePage]:
         start, revision, first, limit = "", 0, True, FIRST_PAGE
@@ -286,7 +286,7 @@ class StorageSource:
 
     async def mark(self, seen: Mapping[str, int]) -> Mark:
         revision = await self._host.revision()
-        # etcd tells subscribers by itself only when something was written below the prefix.
+        # By itself etcd reports a revision to subscribers only when something was written below the prefix.
         if self._following is not None:
             self._following.ask()
         return Mark(revision, seen=False)
@@ -305,9 +305,9 @@ class StorageSource:
 
 
 class Bounded:
-    """A `record.Source` without objects that this server does not take from clients either: they would be stuck here.
+    """A `record.Source` that refuses objects larger than this server takes from clients: nobody could update them here.
 
-    most_bytes: of an object as it is stored. What comes late, after `leave`, is let pass.
+    most_bytes: of an object as it is stored. Late writes, after `leave`, are not checked. `pages` and `changes` raise CantCopy.
     """
 
     def __init__(self, source: Source, most_bytes: int) -> None:
@@ -369,7 +369,7 @@ class _Following:
         self._changed.set()
 
     async def take(self) -> tuple[Sequence[Event], int]:
-        """The oldest that wait. Raises the error that ended the subscription."""
+        """The oldest waiting batch, with its revision. Raises the error that ended the subscription."""
         while not self._waiting:
             if self._error is not None:
                 raise self._error

@@ -2,8 +2,8 @@
 
 The backup has the records of the moves and all objects. With the host's etcd, the objects are written there before the
 group-versions become the host's own again; through its API, after that. A definition without our finalizer was given back already
-and is left alone: the host may have newer objects. So the guard, which refuses the writes of clients, goes last, and what was
-interrupted can be repeated. While the server still answers nothing is done, since clients write to it.
+and is left alone: the host may have newer objects. The guard, which refuses the writes of clients, is removed last, so that an
+interrupted release can be repeated. While the server still answers, nothing is done, since clients write to it.
 Source: none; the records are those of `records/record.py`.
 """
 
@@ -38,7 +38,8 @@ from aggserver.storage.sqlite_file import FILE_NAME
 
 __all__ = ["opened_backup", "records", "release_from_backup", "without_resources"]
 
-# The server may have gone on after the backup, and no client may be ahead of the host. For etcd each is a write.
+# Revisions added to the backup's: the server may have gone on after it, and the host must pass all revisions that clients have
+# seen. Each costs a write to etcd.
 MARGIN = 20_000
 
 _ATTEMPTS = 5
@@ -48,7 +49,7 @@ Say = Callable[[str], None]
 
 @contextlib.asynccontextmanager
 async def opened_backup(file: Path, say: Say) -> AsyncIterator[Storage]:
-    """The store in a file of `aggserver storage backup`. The file is only read: a copy is checked and opened, in TMPDIR.
+    """Open the store in a file of `aggserver storage backup`. The file is only read: a copy in TMPDIR is checked and opened.
 
     Raises StorageError and FileError.
     """
@@ -75,7 +76,7 @@ async def records(own: Storage) -> list[Record]:
 
 
 def without_resources(configuration: JSONMapping, resources: Iterable[tuple[str, str]]) -> JSONObject | None:
-    """The guard's configuration without these (group, plural); None if it guards nothing else."""
+    """The guard's configuration without these resources, (group, plural); None if it guards nothing else."""
     gone = {(group, f"{plural}{part}") for group, plural in resources for part in ("", "/*")}
     webhooks, guarded = [], False
     for webhook in configuration["webhooks"]:
@@ -103,7 +104,7 @@ async def release_from_backup(
 
     own: the backup, opened. host: the cluster's etcd, started; None if it can't be reached. through_api: whether objects may get
     new uids.
-    say: is told the steps, a line each. Raises CantGiveBack, StorageError, ClusterError and Unreachable.
+    say: called with a line of text for each step. Raises CantGiveBack, StorageError, ClusterError and Unreachable.
     """
     found = await records(own)
     for name in definitions:
@@ -199,7 +200,9 @@ class _Family:
         return found
 
     async def _to_give(self, manifests: Mapping[str, JSONObject], *, through_api: bool, ours: bool) -> list[tuple[str, GiveBack]]:
-        """What has to be given back, checked. ours: whether a group-version still leads to the lost server."""
+        """The definitions to give back, each with how, after their checks. ours: whether a group-version still leads to the lost
+        server.
+        """
         give: list[tuple[str, GiveBack]] = []
         for name, manifest in manifests.items():
             if "deletionTimestamp" in manifest["metadata"]:
@@ -208,7 +211,7 @@ class _Family:
             back: GiveBack
             if self._host is not None:
                 if not ours:
-                    # Its objects were written before the group-versions went back, and clients may have written since.
+                    # Its objects were given back before the group-versions were, and clients may have written them since.
                     continue
                 back = GiveBackToStore(self._own, self._host, name, self._record.uids[name])
             else:
@@ -236,7 +239,7 @@ class _Family:
             self._say(f"{name}: {line}")
 
     async def _announce(self, host: Storage) -> None:
-        """Say that it will take long, if it will."""
+        """Say how long raising the revision of the cluster's etcd will take, if it is long."""
         lacking = await self._own.revision() + MARGIN - await host.revision()
         if lacking > RAISED_AT_ONCE:
             self._say(f"{self._record.family}: the cluster's etcd advances by {raising(lacking)}")

@@ -1,14 +1,14 @@
-"""What brings the objects of a definition back to the host through its API, where its etcd can't be reached.
+"""Brings the objects of a definition back to the host through its API, where its etcd can't be reached.
 
-The group-versions are the host's own again by then, and the guard lets this server's writes pass. The API keeps less than an
-etcd: an object that was created here gets a new uid, and every object another generation. managedFields are kept, by one more
-update: kube-apiserver takes those of the request as its beginning, and an update that changes nothing else leaves them.
+The group-versions are the host's own again by then, and the guard lets this server's writes pass. The API keeps less than etcd
+does: an object that was created here gets a new uid, and every object another generation. managedFields are kept, by one more
+update: kube-apiserver starts from the managedFields of the request, and an update that changes nothing else leaves them.
 
 Clients are led to the host meanwhile, and see its old objects. So nothing is written before each write was tried by a dry run:
-what the host does not take, such as an object that its schema no longer allows to be created, is told by name.
+what the host does not take, such as an object that its schema no longer allows to be created, is reported by name.
 
-What an object that was created here owns names its old uid. Within the definition the references are changed before the host's
-garbage collector sees them; elsewhere in the cluster it deletes what such an object owns, which `Given.told` says.
+The dependents of an object that was created here have its old uid in their ownerReferences. Within the definition these are
+changed before the host's garbage collector sees them; elsewhere in the cluster it deletes such dependents, as `Given.told` says.
 Source: k8s.io/apiserver pkg/registry/rest (create.go, update.go), k8s.io/apimachinery pkg/util/managedfields/internal/
 fieldmanager.go (Update), k8s.io/apiserver pkg/admission/plugin/webhook/errors (NewDryRunUnsupportedErr), v0.36.3.
 """
@@ -39,19 +39,19 @@ from aggserver.storage.keys import split
 
 __all__ = ["UID_BEFORE", "GiveBackThroughAPI", "as_sent", "is_given"]
 
-# On an object that was created here: the uid that it had here. By it an interrupted release finds what it has created.
+# On an object that was created here: the uid that it had here. By this an interrupted release finds what it has created.
 UID_BEFORE = "aggserver.io/uid-before-release"
 
 PAGE = 500
 AT_ONCE = 16  # objects at the same time
 MOST_TOLD = 20  # objects that have a new uid and are named
-ATTEMPTS = 6  # of a request that the host has no time for
+ATTEMPTS = 6  # of a request to a host that is too busy
 _BUSY = (429, 503)
-# Answers below 500 that say nothing of the object: another attempt may succeed.
+# Codes below 500 that are not about the object: another attempt may succeed.
 _PASSING = (401, 408, 409, 429)
 _NO_DRY_RUN = "does not support dry run"
 
-# What the host decides, and no update changes.
+# Members of metadata that the host sets, and no update changes.
 _HOSTS = ("uid", "resourceVersion", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 Owners = Mapping[str, str]
@@ -95,7 +95,7 @@ def _content(obj: JSONMapping, *, fields: bool) -> Any:
 
 
 def _is_same(theirs: JSONMapping, ours: JSONMapping) -> bool:
-    """Whether the host's object is this one, and not another of its name."""
+    """Whether the host's object is the same as ours, and not another one of that name."""
     found, wanted = theirs["metadata"], ours["metadata"]["uid"]
     return wanted in (found["uid"], (found.get("annotations") or {}).get(UID_BEFORE))
 
@@ -103,8 +103,8 @@ def _is_same(theirs: JSONMapping, ours: JSONMapping) -> bool:
 class GiveBackThroughAPI:
     """A `record.GiveBack` by requests to the host.
 
-    own: our store, started. manifest: the host's CustomResourceDefinition. uids: the new uids by the old ones, which the
-    definitions of a family share; objects that were created here are added.
+    own: our store, started. manifest: the host's CustomResourceDefinition. uids: the new uids of objects by their uids here, one
+    mapping for all definitions of a family; objects that were created here are added to it.
     """
 
     through_api = True
@@ -137,7 +137,7 @@ class GiveBackThroughAPI:
         self._prefix = objects_prefix(self._definition)
 
     async def unchanged(self, copied: Copied) -> bool:
-        """What the host has can't be seen while the group-versions lead here."""
+        """Looks at our store alone: the host's objects can't be seen while the group-versions lead here."""
         return await self._own.count(self._prefix) == copied.count and not await written_here(self._own, self._prefix, copied)
 
     async def check(self, copied: Copied) -> None:
@@ -159,7 +159,7 @@ class GiveBackThroughAPI:
         pass_.unknown = frozenset(await self._created(keys))
         for last in (False, True):
             refused += await self._each(list(pass_.again) if last else keys, partial(self._settle, pass_=pass_), progress, pass_)
-            # What was refused has no new uid: the garbage collector would delete what names the old one.
+            # An owner that was refused has no new uid and stays unknown: the garbage collector would delete its dependents.
             pass_.unknown -= self._uids.keys()
         if refused:
             raise _refusal("the host does not take all objects; they are still here", refused)
@@ -168,7 +168,7 @@ class GiveBackThroughAPI:
     async def _each(
         self, keys: Sequence[str], do: Callable[[str], Awaitable[None]], progress: Progress, pass_: _Pass | None = None
     ) -> list[Fault]:
-        """Do it for each key, some at the same time. Returns what the host refuses. Raises as `_settle`, all other errors."""
+        """Call `do` for each key, several at the same time. Returns what the host refuses. Raises other errors of `do`."""
         refused: list[Fault] = []
         for at in range(0, len(keys), AT_ONCE):
             group = keys[at : at + AT_ONCE]
@@ -185,7 +185,7 @@ class GiveBackThroughAPI:
         return refused
 
     async def _differences(self, copied: Copied) -> tuple[list[str], list[Fault]]:
-        """The keys to look at one by one, and what somebody else has changed."""
+        """The keys that may differ, and the objects of the host that somebody else has changed."""
         keys: list[str] = []
         faults: list[Fault] = []
         mine, other = objects(self._own, self._prefix), self._theirs()
@@ -222,7 +222,7 @@ class GiveBackThroughAPI:
             query = {"limit": str(PAGE), "continue": page["metadata"]["continue"]}
 
     async def _created(self, keys: list[str]) -> list[str]:
-        """The uids of ours that have no object at the host yet."""
+        """The uids of our objects that the host does not have yet."""
         found = []
         for key in keys:
             ours = await self._ours(key)
@@ -241,7 +241,7 @@ class GiveBackThroughAPI:
         return codec.decode_stored(item.value) if item is not None else None
 
     def _version(self, obj: JSONMapping, *, strict: bool = True) -> str:
-        """Raises _NotServed."""
+        """The version to send an object in: its stored one. Raises _NotServed if strict and the host does not serve that."""
         version = str(obj["apiVersion"]).rpartition("/")[2]
         if version in self._has_status:
             return version
@@ -255,7 +255,7 @@ class GiveBackThroughAPI:
         return f"/apis/{self._group}/{version}/{place}{self._plural}/{quote(parts.name, safe='')}"
 
     async def _try(self, key: str) -> None:
-        """Ask the host whether it would take the writes of `_settle`, as far as that can be asked. Raises as `_settle`."""
+        """Try the writes of `_settle` by dry runs, as far as the host allows them. Raises as `_settle`."""
         ours = await self._ours(key)
         path = self._path(key, self._version(ours) if ours is not None else self._listed)
         theirs = await self._their(path)
@@ -278,7 +278,7 @@ class GiveBackThroughAPI:
             else:
                 await self._request(method, path, query={"dryRun": "All"}, body=body)
         except ClusterError as error:
-            # A webhook with side effects can only be asked by a write, and what is gone needs no deletion.
+            # A webhook with side effects allows no dry run, and an object that is gone needs no deletion.
             if _NO_DRY_RUN not in error.message and (method, error.code) != ("DELETE", 404):
                 raise
 
@@ -314,7 +314,10 @@ class GiveBackThroughAPI:
             pass_.again[key] = None
 
     async def _finish(self, path: str, ours: JSONMapping, sent: JSONMapping, theirs: JSONObject) -> tuple[JSONObject, bool]:
-        """What a create or update leaves: the status, whose the fields are, and the deletion that is in progress."""
+        """Write what a create or update does not: the status, managedFields, and a deletion that has begun.
+
+        Returns the host's object, and whether anything was written.
+        """
         written = False
 
         def on(current: JSONMapping) -> JSONObject:
@@ -341,7 +344,7 @@ class GiveBackThroughAPI:
             raise
 
     async def _remove(self, path: str, theirs: JSONMapping) -> None:
-        """Remove an object of the host that was deleted here, where its finalizers have done what they are for."""
+        """Remove an object of the host that was deleted here. Its finalizers are taken off: they were handled here."""
         try:
             if theirs["metadata"].get("finalizers"):
                 known = {name: theirs["metadata"][name] for name in ("uid", "resourceVersion")}
@@ -356,7 +359,7 @@ class GiveBackThroughAPI:
             try:
                 return await self._cluster.request(method, path, query=query, body=body, timeout=30.0)
             except ClusterError as error:
-                # The guard of a server that is lost fails until each kube-apiserver knows that it is not for this client.
+                # The guard of a lost server fails until each kube-apiserver has seen that this client is exempt from it.
                 if error.code not in _BUSY and f'"{WRITES}"' not in error.message:
                     raise
                 await self._sleep(max(1.0, float(error.retry_after)))

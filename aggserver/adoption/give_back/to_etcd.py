@@ -1,16 +1,17 @@
-"""What brings the objects of a definition back to the cluster's etcd, and what removes the leftovers there.
+"""Brings the objects of a definition back to the cluster's etcd, and removes the leftovers there.
 
 The two stores have the same keys and values, so a release writes exactly our bytes: uid, generation and managedFields stay.
 Only the differences are written: an object that is newer here than the copy that was made of it, and a leftover that is not here
-any more. A first pass does that while clients go on writing here; what they write meanwhile follows by the store's history, so
-that little is left for the moment in which they must not write.
+any more. A first pass does that while clients go on writing here. What they write meanwhile is then read from the store's history
+and written, too, so that little is left for the moment in which they must not write.
 
-What is given back gets a greater revision in the host than it has here: clients may compare the two, or write by one that they
-have from here, which must never be that of another state there. So the host's revision is brought up to ours before each write.
+An object that is given back gets a greater revision in the host than it has here. Clients may compare the two, or send a
+resourceVersion that they have from here: it must never be the resourceVersion of another state there. So the host's revision is
+brought up to ours before each write.
 
-Nobody but a release writes the leftovers: the APIServices are ours, and the guard refuses the rest. That is checked: a leftover
-that is newer than the recorded revision must be of our own writing, which an interrupted release leaves. kube-apiserver ends
-every value that it stores with a newline, and a release none. What an interrupted cleanup has changed has its annotation.
+Nobody but a release writes the leftovers: the APIServices are ours, and the guard refuses other writes. That is checked: a
+leftover that is newer than the recorded revision must have been written by an interrupted release or cleanup. kube-apiserver ends
+every value that it stores with a newline, and a release does not. A cleanup puts an annotation on what it changes.
 Source: k8s.io/apimachinery pkg/runtime/serializer/json (Encode), k8s.io/apiserver pkg/storage/value (how encrypted values begin),
 v0.36.3.
 """
@@ -62,8 +63,8 @@ BEHIND = 200  # the first pass ends when fewer writes than this are left
 MOST_ROUNDS = 20  # or after this many rounds, for clients that write faster than the host takes it
 MOST_NAMED = 5  # objects that an error names
 ATTEMPTS = 3  # of a write whose key has changed meanwhile
-RAISED_AT_ONCE = 100_000  # revisions by which the cluster's etcd advances between two looks at what is wanted
-_RAISED_A_SECOND = 3_500  # about
+RAISED_AT_ONCE = 100_000  # revisions by which the cluster's etcd advances between two checks of what is wanted
+_RAISED_A_SECOND = 3_500  # revisions, about
 
 _ENCRYPTED = b"k8s:enc:"
 
@@ -92,7 +93,7 @@ def objects_prefix(definition: str) -> str:
 
 
 def difference(ours: KeyValue | None, theirs: KeyValue | None, copied: Copied) -> HostWrite | None:
-    """What makes the host's state of a key ours; None if it is already. One of the two exists."""
+    """The write that makes the host's state of a key equal to ours; None if it is equal. At least one of the two exists."""
     if ours is None:
         assert theirs is not None
         return HostWrite(theirs.key, None, theirs.revision)
@@ -105,7 +106,10 @@ def difference(ours: KeyValue | None, theirs: KeyValue | None, copied: Copied) -
 
 
 def fault(ours: KeyValue | None, theirs: KeyValue | None, copied: Copied) -> Fault | None:
-    """Why this is neither the state of the moment of the move nor what a release has made of it; None if it is. One exists."""
+    """Why the host's object must not be written: somebody else has changed it since the move, or it is encrypted; None if it may.
+
+    At least one of the two exists.
+    """
     if theirs is None:
         assert ours is not None
         return Fault(ours.key, "is missing") if ours.revision <= copied.own_revision else None
@@ -121,7 +125,7 @@ def fault(ours: KeyValue | None, theirs: KeyValue | None, copied: Copied) -> Fau
 
 
 def _is_marked(value: bytes) -> bool:
-    """Whether a removal through the API has taken the finalizers off, and was interrupted then."""
+    """Whether an interrupted removal through the API has taken the finalizers off and left its annotation."""
     if LEFTOVER.encode() not in value:
         return False
     try:
@@ -131,16 +135,16 @@ def _is_marked(value: bytes) -> bool:
 
 
 def _as_given(value: bytes) -> bytes:
-    """As a release writes it. Values have a newline here if a kube-apiserver wrote them, to an etcd that is ours now."""
+    """The value as a release writes it: without the newline that it has if a kube-apiserver wrote it to what is our etcd now."""
     return value.rstrip()
 
 
 async def written_here(own: Storage, prefix: str, copied: Copied) -> bool:
-    """Whether an object was written here since the move, where there are as many as then."""
+    """Whether an object was written here since the move. The caller has checked that their number is that of the move."""
     try:
         return bool(await own.history(prefix, copied.own_revision, await own.revision(), 1))
     except Compacted:
-        # The number is that of the move. So if no object is newer, none was deleted either.
+        # Since the number is that of the move, none was deleted if none is newer.
         async for item in objects(own, prefix):
             if item.revision > copied.own_revision:
                 return True
@@ -170,7 +174,7 @@ class GiveBackToStore:
             return False
         if self._recorded != copied and not await self._leftovers.as_recorded(copied):
             return False
-        # So that the same question in the freeze, or what is written in between, needs no second look at all objects.
+        # Remember it, so that asking again in the freeze, and writes in between, need no second read of all objects.
         self._recorded = copied
         self._followed = max(now, self._followed)
         return True
@@ -242,7 +246,7 @@ class GiveBackToStore:
         return given
 
     async def _follow(self, copied: Copied) -> tuple[Given, int]:
-        """Write what was written here since. Returns how many writes that were, too; 0 if nothing was left."""
+        """Write to the host what was written here since the last call. Also returns how many writes to our store were seen."""
         now = await self._own.revision()
         given, seen = Given(), 0
         while self._followed < now:
@@ -290,13 +294,13 @@ class GiveBackToStore:
         return Given(len(writes) - deleted, deleted, _size(writes))
 
     async def _raise_host(self) -> None:
-        """Bring the host's revision up to ours, which is at least that of all that was read, unless it is too far behind."""
+        """Bring the host's revision up to ours, and so past those of all objects read, unless it is too far behind."""
         try:
             await self._host.advance(await self._own.revision())
         except Unavailable:
             raise
         except StorageError:
-            return  # the caller has asked for the same, and decides what follows from it
+            return  # the caller of `rest` asks for the same, and decides what follows from the error
 
     async def _write_one(self, write: HostWrite, copied: Copied) -> None:
         for _ in range(ATTEMPTS):
@@ -312,7 +316,7 @@ class GiveBackToStore:
                     return
                 write = write._replace(expected=0)
             except (Conflict, KeyExists) as error:
-                # An earlier attempt, whose answer was lost, or a release that goes on in another server.
+                # Written by an earlier attempt whose answer was lost, or by a release that goes on in another server.
                 if error.current.value == write.value:
                     return
                 found = fault(None, error.current, copied)
@@ -334,7 +338,7 @@ class Leftovers:
         self._prefix = objects_prefix(definition)
 
     async def check_place(self) -> None:
-        """Raises CantGiveBack if this is not the etcd, or not the prefix, that the cluster has its definitions in."""
+        """Check that this is the etcd and the prefix in which the cluster keeps its definitions. Raises CantGiveBack."""
         key = f"/apiextensions.k8s.io/customresourcedefinitions/{self._definition}"
         at = self._host.location(key)
         found = await self._host.get(key)
@@ -353,7 +357,7 @@ class Leftovers:
             )
 
     async def as_recorded(self, copied: Copied) -> bool:
-        """Whether their number, keys and revisions are those of the moment of the move.
+        """Whether the number, keys and revisions of the objects are those at the moment of the move.
 
         Raises CantGiveBack if one is encrypted.
         """
@@ -368,10 +372,10 @@ class Leftovers:
         return await asyncio.to_thread(digest, pairs) == copied.digest
 
     async def check_removable(self, copied: Copied) -> Copied:
-        """What to record before `remove`. Raises CantGiveBack if they are not those that were copied.
+        """What to record before `remove`. Raises CantGiveBack if the leftovers are not those that were copied.
 
-        From then on every object here counts as newer than what the cluster's etcd has: a removal that is interrupted leaves
-        nothing that a release would rely on.
+        From then on every object here counts as newer than what the cluster's etcd has, so that no release relies on what an
+        interrupted removal leaves.
         """
         await self.check_place()
         if copied.is_being_removed:
@@ -384,9 +388,9 @@ class Leftovers:
         return being_removed(copied)
 
     async def remove(self, copied: Copied, progress: Progress) -> int:
-        """Remove them all, after `check_removable` and what it returned was recorded. Returns how many there were.
+        """Remove all leftovers. What `check_removable` returned must be recorded before. Returns how many were removed.
 
-        Raises CantGiveBack, before it is removed, for what was written after the move.
+        Raises CantGiveBack at an object that was written after the move, which is not removed.
         """
         total, removed, size = await self._host.count(self._prefix), 0, 0
         while True:
@@ -414,7 +418,7 @@ class Leftovers:
 
 
 async def objects(store: Storage, prefix: str) -> AsyncIterator[KeyValue]:
-    """All objects by key, each as new as its page."""
+    """All objects, sorted by key. Pages are read one after the other, not at one revision."""
     start = ""
     while True:
         page = await store.list(prefix, start=start, limit=PAGE)
@@ -447,7 +451,7 @@ def _groups(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 async def all_of(calls: Iterable[Awaitable[T]]) -> list[T | BaseException]:
-    """The result or error of each. All are waited for, so that none is on its way when the caller goes on after an error."""
+    """The result or error of each call. Waits for all, so that none is under way when the caller goes on after an error."""
     return await asyncio.gather(*calls, return_exceptions=True)
 
 
@@ -466,5 +470,5 @@ def told(what: str, faults: Sequence[Fault]) -> str:
 
 
 def raising(lacking: int) -> str:
-    """By how much the cluster's etcd has to advance, for a person."""
+    """By how much the cluster's etcd has to advance and how long that takes, as text for people."""
     return f"{lacking} revisions, about {lacking / _RAISED_A_SECOND / 60:.0f} minutes"

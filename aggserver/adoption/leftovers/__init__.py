@@ -1,1 +1,1 @@
-"""What a move leaves in the cluster's etcd, and its removal when somebody asks for it."""
+"""The leftovers: what a move leaves in the cluster's etcd, and its removal when somebody asks for it."""

@@ -1,8 +1,8 @@
 """Cleaning: the removal of what a move left in the cluster's etcd, when somebody asks for it.
 
-It may be interrupted at any moment. The record says that it has begun before the first object is removed, and has their number
-until all are gone; by that the request goes on after a restart. One that is refused waits for another request: somebody has
-asked, and is told.
+It may be interrupted at any moment. Before the first object is removed the record says that the removal has begun, and it has the
+number of objects until all are gone; so the removal goes on after a restart. A refused removal is reported to whoever asked for
+it, and is not tried again before somebody asks again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ __all__ = ["Cleaning"]
 
 
 class Cleaning:
-    """write, told: as `moves.Moves` has them. answered: the requests that were, by definition: when they were made."""
+    """Removes the leftovers of families.
+
+    write, told: as in `moves.Moves`. answered: by definition, the time of the last request that was carried out or refused.
+    """
 
     def __init__(
         self,
@@ -39,7 +42,10 @@ class Cleaning:
         self.answered: dict[str, str] = {}
 
     async def clean(self, record: Record, family: Family) -> None:
-        """Do what is asked of an adopted family, and end what an interrupted removal may have left. Raises AggserverError."""
+        """Remove the leftovers that an adopted family is asked to, and the version that an interrupted removal may have left.
+
+        Raises AggserverError.
+        """
         for name in to_clean(record, family, self.answered):
             record = self._journal.get(record.family) or record
             try:
@@ -54,7 +60,7 @@ class Cleaning:
             self._told(record.family, f"{count} objects of {name} were removed from the cluster's etcd")
         for name in family.opened:
             await self._steps.close_leftovers(name)
-        # The host's watch may be behind, and would have it closed again.
+        # The host's watch may be behind: without this, the next step would close the definitions again.
         if (wanted := self._wants.families.get(record.family)) is not None:
             self._wants.families[record.family] = replace(wanted, opened=())
 
@@ -65,7 +71,10 @@ class Cleaning:
             return await leftovers.remove(copied, silent)
 
     def _check_wanted(self, family: str) -> None:
-        """A removal takes long where there is much. It is ended for what can't wait, and goes on later from where it is."""
+        """End the removal when something else is wanted: with many objects it takes long. It is resumed later.
+
+        Raises ChangedError.
+        """
         record, wanted = self._journal.get(family), self._wants.families.get(family)
         if record is None or wanted is None or next_step(record, wanted, cleaned=self.answered) is not Step.CLEAN:
             raise ChangedError("something else is wanted than the removal of what the move left")

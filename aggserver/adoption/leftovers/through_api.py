@@ -1,10 +1,11 @@
-"""What removes the leftovers of a definition through kube-apiserver's API, where the cluster's etcd can't be reached.
+"""Removes the leftovers of a definition through kube-apiserver's API, where the cluster's etcd can't be reached.
 
 While the definition has the version of `version.py`, kube-apiserver serves what the move left. The guard refuses everybody's
 writes there but this server's. Deletions have the propagation policy Background, which removes the object alone: the garbage
 collector follows another version, and does not see it go. Orphan and Foreground would leave finalizers that it never takes off.
 
-The version is there for the time of a removal. Every step can be repeated: what an interrupted one left is found in the host.
+The definition has the version only during a removal. Every step can be repeated: what an interrupted step left is found in the
+host.
 Source: k8s.io/apiserver pkg/registry/generic/registry/store.go (deletionFinalizersForGarbageCollection), k8s.io/kubernetes
 pkg/controller/garbagecollector/graph_builder.go, k8s.io/apiextensions-apiserver pkg/controller/finalizer, v0.36.3.
 """
@@ -48,15 +49,15 @@ log = logging.getLogger("aggserver.adoption")
 PAGE = 500
 AT_ONCE = 16  # requests at the same time
 SECONDS = 60.0  # for the answer of one
-TRIES = 6  # of a request that the host does not answer, or has no time for
+TRIES = 6  # of a request that the host does not answer, or is too busy for
 _BUSY = (429, 503)
 
 # Watches that were opened before the version was there end a second after each kube-apiserver has seen it.
 OLD_WATCHES_SECONDS = 2.0
 
-# Of a definition that is being deleted, until the host has deleted all its objects: at once, unless there are finalizers.
+# On a definition that is being deleted, until the host has deleted all its objects: at once, unless they have finalizers.
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
-# How often to look whether it has: for more than a second in all.
+# How often to check whether the host has deleted them: for more than a second in all.
 DELETION_LOOKS = 9
 
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -67,9 +68,9 @@ Clusters = Callable[[], Awaitable[Sequence[Cluster]]]
 
 
 class APILeftovers:
-    """A `steps.Remains`, within `opened`.
+    """A `steps.Remains`, to be used within `opened`.
 
-    clusters: gives one for each kube-apiserver. definition: such as crontabs.stable.example.com; uid: its uid in the host.
+    clusters: returns a client for each kube-apiserver. definition: such as crontabs.stable.example.com; uid: its uid in the host.
     """
 
     def __init__(self, cluster: Cluster, clusters: Clusters, definition: str, uid: str, *, sleep: Sleep = asyncio.sleep) -> None:
@@ -109,7 +110,7 @@ class APILeftovers:
         return being_removed(copied)
 
     async def remove(self, copied: Copied, progress: Progress) -> int:
-        """Raises CantGiveBack, before it is removed, for what was written after the move; and at the end for what is refused."""
+        """Remove all leftovers. Raises CantGiveBack at an object that was written after the move, and at the end for refusals."""
         removed = 0
 
         async def take(page: Sequence[Leftover]) -> tuple[int, list[Fault]]:
@@ -207,7 +208,7 @@ class APILeftovers:
                 return
 
     async def _repeat(self, take: Callable[[Sequence[Leftover]], Awaitable[tuple[int, list[Fault]]]]) -> list[Fault]:
-        """Take all pages, until there is nothing left to do. Returns what is refused, when nothing else is left."""
+        """Call `take` for all pages, again and again until it changes nothing more. Returns what was refused at last."""
         while True:
             done, refused, expired = 0, list[Fault](), False
             try:
@@ -254,7 +255,7 @@ class APILeftovers:
                 raise
 
     async def _unfinalize(self, item: Leftover) -> JSONObject:
-        """Returns the metadata after it."""
+        """Take the finalizers off an object. Returns its metadata after that."""
         metadata = {"uid": item.uid, "resourceVersion": str(item.revision), "finalizers": None}
         body = {"metadata": {**metadata, "annotations": {LEFTOVER: str(item.revision)}}}
         changed = await self._request("PATCH", self._path(item), query={"fieldManager": MANAGER}, body=body)
@@ -281,7 +282,7 @@ class APILeftovers:
 
 
 async def close(cluster: Cluster, definition: str, uid: str, *, sleep: Sleep = asyncio.sleep) -> None:
-    """Remove the version from the definition with that uid, and what it has left there. Does nothing if that is done.
+    """Remove the version of the leftovers and its managedFields from the definition with that uid. Does nothing if that is done.
 
     Raises ClusterError and Unreachable.
     """
@@ -319,7 +320,7 @@ async def _until_gone(cluster: Cluster, group: str, sleep: Sleep) -> None:
 
 
 async def _change(cluster: Cluster, crd: JSONMapping, patch: list[JSONObject]) -> None:
-    """Change a definition, and let the versions belong to whom they belonged before."""
+    """Change a definition, and restore the managers of its versions in managedFields."""
     path = f"{DEFINITIONS}/{crd['metadata']['name']}"
     changed = await cluster.request("PATCH", path, query={"fieldManager": MANAGER}, body=patch, timeout=SECONDS)
     try:
@@ -327,7 +328,7 @@ async def _change(cluster: Cluster, crd: JSONMapping, patch: list[JSONObject]) -
     except ClusterError as error:
         if error.code not in (404, 409, 422):
             raise
-        # Somebody has changed it meanwhile. The entry of the manager goes when the version does.
+        # Somebody has changed it meanwhile. `close` removes our entry in managedFields.
 
 
 async def _restore_managers(cluster: Cluster, crd: JSONMapping, before: JSONMapping) -> None:

@@ -1,12 +1,12 @@
 """Leftovers: the version of a definition by which kube-apiserver itself serves what a move left in its etcd. Pure.
 
-All versions that an adopted definition serves lead to this server. So for the time of a cleanup the definition serves one more,
-for which kube-apiserver makes a local APIService, since nobody has made one. Its name is below all others in the order of
-versions, so that no client prefers it. It has no schema, so that objects are neither pruned nor refused. It can't be had with a
-conversion webhook, which would be asked for a version that it does not know.
+All versions that an adopted definition serves lead to this server. So during a cleanup the definition serves one more version,
+for which kube-apiserver makes a local APIService, since nobody has made one. The version's name is below all others in the order
+of versions, so that no client prefers it. It has no schema, so that objects are neither pruned nor refused. A definition with a
+conversion webhook can't have it: the webhook would be asked for a version that it does not know.
 
 A removal through the API passes admission: webhooks of the cluster are asked about the deletion of objects that live on here.
-One that declares side effects would act on it, so that nothing is removed then.
+A webhook that declares side effects would act on that, so nothing is removed if there is one.
 Source: k8s.io/apimachinery pkg/version/helpers.go (CompareKubeAwareVersionStrings), k8s.io/kubernetes
 pkg/controlplane/controller/crdregistration (which versions get an APIService), k8s.io/apiserver
 pkg/admission/plugin/webhook/predicates/rules/rules.go, v0.36.3.
@@ -36,20 +36,20 @@ __all__ = [
     "restored_managers",
 ]
 
-# Not of Kubernetes' form v1, v1beta1 ..., so that it is below all that are, and by its first letters below the rest.
+# Sorts last: Kubernetes puts versions of the form v1, v1beta1, ... first, and the others by their letters.
 VERSION = "zz-aggserver-leftovers"
 
-# The field manager of the change, whose entry in managedFields goes again.
+# The field manager of the changes made here. Its entry in managedFields is removed again.
 MANAGER = "aggserver-leftovers"
 
-# On a leftover whose finalizers were removed: the revision that it had before. By it an interrupted removal knows its own writes.
+# On a leftover whose finalizers were removed: its revision before that. By this an interrupted removal knows its own writes.
 LEFTOVER = "aggserver.io/leftover"
 
 _DELETE, _UPDATE = "DELETE", "UPDATE"
 
 
 class Leftover(NamedTuple):
-    """One object of the host. path: below that of the resource's collections, see `leftover`. revision: its own in the host."""
+    """One object of the host. key: in either store. revision: its resourceVersion in the host. is_marked: has LEFTOVER."""
 
     key: str
     namespace: str
@@ -89,9 +89,9 @@ def removal(crd: JSONMapping) -> list[JSONObject]:
 
 
 def restored_managers(crd: JSONMapping, before: JSONMapping) -> list[JSONObject] | None:
-    """The JSON Patch by which whoever owned the versions does so again; None if it is so already.
+    """The JSON Patch that restores managedFields as before a change of the versions; None if they are the same.
 
-    crd: after the change. before: as it was. Otherwise the next server-side apply of who wrote the definition would conflict.
+    crd: after the change. before: as it was. Without this, the next server-side apply by the definition's author would conflict.
     """
     managers = [each for each in before["metadata"].get("managedFields") or () if each.get("manager") != MANAGER]
     if not managers or managers == (crd["metadata"].get("managedFields") or []):
@@ -108,7 +108,7 @@ def _tests(crd: JSONMapping) -> list[JSONObject]:
 
 
 def leftover(prefix: str, metadata: Mapping[str, Any]) -> Leftover:
-    """Of an object's metadata. prefix: of the definition's keys."""
+    """The Leftover with this metadata. prefix: of the definition's keys."""
     namespace, name = metadata.get("namespace") or "", metadata["name"]
     return Leftover(
         key=f"{prefix}{namespace}/{name}" if namespace else f"{prefix}{name}",
@@ -122,17 +122,17 @@ def leftover(prefix: str, metadata: Mapping[str, Any]) -> Leftover:
 
 
 def fault(found: Leftover, copied: Copied) -> str:
-    """Why this object must not be removed; '' if it is of the move, or as an interrupted removal has left it."""
+    """Why this object must not be removed; '' if nobody but an interrupted removal has written it since the move."""
     if found.revision <= copied.host_revision or found.is_marked:
         return ""
     return f"was written by kube-apiserver at revision {found.revision}, after the move"
 
 
-# --- who would be asked ---
+# --- admission webhooks ---
 
 
 def acting_webhooks(configurations: Iterable[JSONMapping], crd: JSONMapping, *, updates: bool) -> list[str]:
-    """The admission webhooks with side effects that kube-apiserver would ask, by name. updates: objects are changed, too."""
+    """The names of the admission webhooks with side effects that a removal would call. updates: it updates objects, too."""
     spec = crd["spec"]
     served = {version["name"] for version in spec["versions"] if version["served"]} | {VERSION}
     operations = {ANY, _DELETE, _UPDATE} if updates else {ANY, _DELETE}

@@ -1,1 +1,1 @@
-"""What is known of moves: the record of each, the journal that keeps them, and the fence that servers of one store share."""
+"""What is known of moves: the record of each, the journal of all records, and the fence between servers that share a store."""

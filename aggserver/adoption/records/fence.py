@@ -1,10 +1,11 @@
 """Fence: no server writes objects of an adopted definition after the record of its move says that they are frozen.
 
 Several servers share a store in etcd, and one of them moves families. It must be sure that nobody writes any more before it reads
-the last differences. The others learn of a record when etcd tells them, and one that was held up may learn of it much later. So
-every write depends on the record's revision, in its own transaction: once the record has changed, the store refuses it, whoever
-sends it and however late. During a release only the server that wrote the record goes on to take writes, and knows by itself when
-it has frozen them (`registry/gate.py`); if another takes its place, that changes the record.
+the last differences. The others learn of a record by their watches of etcd, and a server that was held up may learn of it much
+later. So every write has the record's revision as a condition in its own transaction: once the record has changed, the store
+refuses the write, whoever sends it and however late. During a release only the server that wrote the record goes on to take
+writes, and knows by itself when it has frozen them (`registry/gate.py`); if another server takes its place, that changes the
+record.
 Source: none; the same is done for storage versions in `registry/storage_version.py`.
 """
 
@@ -22,7 +23,7 @@ __all__ = ["RecordFence"]
 
 
 class RecordFence:
-    """A `registry.gate.WriteFence` for one definition. has_own: whether it is served although no record has it."""
+    """A `registry.gate.WriteFence` for one definition. has_own: whether a definition is served although no record has it."""
 
     def __init__(self, journal: Journal, definition: str, has_own: Callable[[str], bool]) -> None:
         self._journal = journal
@@ -30,7 +31,7 @@ class RecordFence:
         self._has_own = has_own
 
     async def guard(self) -> Precondition | None:
-        """Raises StatusError (503) while nothing may be written."""
+        """The condition on the next write, None if it needs none. Raises StatusError (503) while nothing may be written."""
         found = self._journal.holding(self._definition)
         if found is None:
             if self._has_own(self._definition):
@@ -38,13 +39,13 @@ class RecordFence:
             raise self._moving()  # it has gone back to the cluster since the request began
         record, revision = found
         if record.shared:
-            return None  # whoever serves it writes to the same place
+            return None  # kube-apiserver and this server write to the same etcd
         if is_frozen(record) and not (record.phase is Phase.GIVING_BACK and self._journal.wrote(record.family)):
             raise self._moving()
         return Precondition(RECORDS + record.family, revision)
 
     async def newest(self) -> Precondition | None:
-        """Raises as `guard`, and StorageError."""
+        """As `guard`, after reading the record again. Raises StorageError, too."""
         found = self._journal.holding(self._definition)
         if found is not None:
             await self._journal.look(found[0].family)

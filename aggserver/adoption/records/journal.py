@@ -1,7 +1,7 @@
 """Journal: the records of moves and the adopted definitions, kept in our store.
 
-One server moves families and writes the records. The others that share the store follow them, so that they serve what is adopted,
-too. The definitions are kept so that after a restart their objects are served at once, even while the host can't be reached.
+One server moves families and writes the records. The others that share the store follow the records, so that they also serve what
+is adopted. The definitions are kept so that after a restart their objects are served at once, even if the host can't be reached.
 Keys are `/aggserver/adoptions/<family>` and `/aggserver/adopted/<definition>`; no custom resource has the group `aggserver`,
 since their groups have a dot.
 """
@@ -35,7 +35,7 @@ _RETRY = Backoff(initial=0.5, longest=30.0)
 
 
 class Journal:
-    """on_change: called on the event loop after each change of the records, and must not raise."""
+    """Keeps and follows the records. on_change: called on the event loop after each change of them, and must not raise."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Journal:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._storage = storage
-        # By family, what can't be read; and why the records are not followed now.
+        # By family, why its record can't be read; and why the records are not followed now, '' if they are.
         self._damaged: dict[str, DamagedRecord] = {}
         self._trouble = ""
         self._on_change = on_change
@@ -58,7 +58,7 @@ class Journal:
 
     @property
     def records(self) -> dict[str, Record]:
-        """By family, as far as this server has been told; what it wrote itself is there at once."""
+        """The records by family, as far as the watch has delivered them; this server's own writes are included at once."""
         return {family: record for family, (record, _) in self._known.items() if record is not None}
 
     def get(self, family: str) -> Record | None:
@@ -70,11 +70,11 @@ class Journal:
         return (record, revision) if record is not None else None
 
     def wrote(self, family: str) -> bool:
-        """Whether the record is as this server has written it, since it was started."""
+        """Whether this process made the last write of the record."""
         return family in self._wrote and self._wrote[family] == self._known[family][1]
 
     async def look(self, family: str) -> None:
-        """Read a record again, for who can't wait until this server is told of a change. Raises StorageError."""
+        """Read a record again, for callers that can't wait for the watch. Raises StorageError."""
         found = await self._storage.get(RECORDS + family)
         if found is None:
             self._learn(family, None, await self._storage.revision())
@@ -93,7 +93,7 @@ class Journal:
         return next((error for family, error in self._damaged.items() if self.get(family) is None), None)
 
     def trouble(self) -> str | None:
-        """For readiness: what of the records is not known."""
+        """For readiness: why the records are not fully known; None if they are."""
         return "; ".join(filter(None, (self._trouble, *map(str, self._damaged.values())))) or None
 
     async def run(self) -> None:
@@ -177,13 +177,13 @@ class Journal:
     async def keep_definition(self, crd: JSONMapping) -> None:
         """Keep the present state of a definition; the same again writes nothing. Raises StorageError."""
         key, value = _DEFINITIONS + crd["metadata"]["name"], codec.encode_json(dict(crd))
-        with contextlib.suppress(*OVERTAKEN):  # another server has the same news
+        with contextlib.suppress(*OVERTAKEN):  # another server has just written the same state
             current = await self._storage.get(key)
             if current is None or current.value != value or current.fault:
                 await swap(self._storage, key, current, value)
 
     async def forget_definition(self, name: str) -> None:
-        """Raises StorageError."""
+        """Delete the copy of a definition, if there is one. Raises StorageError."""
         with contextlib.suppress(Conflict, NotFound):
             current = await self._storage.get(_DEFINITIONS + name)
             if current is not None:
@@ -203,7 +203,7 @@ class Journal:
     # --- internals ---
 
     def _take(self, event: Event) -> bool:
-        """Take notice of a write. Returns whether it was news."""
+        """Apply an event of the watch. Returns whether it changed anything."""
         if event.value is not None:
             return self._read(KeyValue(event.key, event.value, event.create_revision, event.revision, event.fault))
         family = event.key.removeprefix(RECORDS)
@@ -213,11 +213,11 @@ class Journal:
         return True
 
     def _is_news(self, family: str, revision: int) -> bool:
-        """What this server wrote itself is known before etcd tells it."""
+        """Whether the revision is newer than the known one. This server's own writes are known before the watch delivers them."""
         return self._known.get(family, (None, 0))[1] < revision
 
     def _read(self, item: KeyValue) -> bool:
-        """Take notice of a record. Returns whether it was news; what can't be read is not, so what is known of it holds."""
+        """Apply a record as stored. Returns whether it changed anything. If it can't be read, the last known one is kept."""
         family = item.key.removeprefix(RECORDS)
         if not self._is_news(family, item.revision):
             return False

@@ -1,8 +1,8 @@
 """Record: what is known of the move of one family of definitions, kept in our store's journal. Pure.
 
-A family are definitions that share a group and version. An APIService stands for a whole group-version, so they move together or
-not at all. The record is written before each step takes effect, and every step can be repeated, so that a crash at any moment is
-followed by the same step again, or by the way back.
+An APIService stands for a whole group-version, so the definitions of a family move together or not at all. The record is written
+before each step takes effect, and every step can be repeated, so that after a crash at any moment the same step is repeated, or
+the move goes back.
 Source: none; no other server does this.
 """
 
@@ -44,12 +44,12 @@ __all__ = [
     "silent",
 ]
 
-# Of several servers, the one that holds this Lease moves families. It is in the namespace of their Service.
+# Of several servers, the one that holds this Lease moves families. The Lease is in the namespace of their Service.
 LEASE = "aggserver-adoption"
 
 
 class Phase(StrEnum):
-    """In the order of a move and its way back."""
+    """The phases of a move and its way back, in their order."""
 
     WAITING = "Waiting"
     COPYING = "Copying"
@@ -67,11 +67,11 @@ LED_HERE = frozenset({Phase.ADOPTED, Phase.GIVING_BACK})
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """One definition's objects at the moment of the switch. Revisions are those of the two stores.
+    """A summary of one definition's objects at the moment of the switch.
 
-    host_revision: all acknowledged writes of the host's objects are at most this old. count, digest: of what the host then had;
-    the digest is over the sorted pairs of key and host revision. own_revision: objects that are newer here were written here.
-    size: bytes of all values.
+    host_revision: a revision of the host, not before its last acknowledged write of them. count, digest: of the objects that the
+    host then had; the digest is over the sorted pairs of key and host revision. own_revision: our store's revision at the switch;
+    objects with a greater one were written here. size: bytes of all values.
     """
 
     host_revision: int
@@ -87,7 +87,7 @@ class Copied:
 
 
 def digest(pairs: Iterable[tuple[str, int]]) -> str:
-    """Of pairs of key and host revision, which must be sorted by key. As hexadecimal digits."""
+    """The SHA-256 of pairs of key and host revision, which must be sorted by key, as hexadecimal digits."""
     total = hashlib.sha256()
     for key, revision in pairs:
         total.update(f"{key}\0{revision}\n".encode())
@@ -106,8 +106,9 @@ def none_left(host_revision: int) -> Copied:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """family: the name of its first definition. uids: of its definitions in the host, by name. group_versions: what is served.
+    """The state of one family's move.
 
+    family: the name of its first definition. uids: of its definitions in the host, by name. group_versions: what is served.
     shared: the store is the cluster's etcd, so that nothing is copied. reason: why it waits or went back, '' if it did not.
     since: when the phase began, RFC 3339. through_api: the release may give objects new uids. copied: by definition.
     """
@@ -155,7 +156,7 @@ def encode(record: Record) -> JSONObject:
 
 
 def decode(value: JSONObject) -> Record:
-    """The reverse of `encode`. Raises KeyError and ValueError for what it did not make."""
+    """The reverse of `encode`. Raises KeyError or ValueError if the value is not from `encode`."""
     return Record(
         family=value["family"],
         uids=dict(value["uids"]),
@@ -172,15 +173,15 @@ def decode(value: JSONObject) -> Record:
     )
 
 
-# --- what a person is told ---
+# --- what is reported to people ---
 
-# Reasons of Events: what a person should know, and a write of the host that came too late to be copied.
+# Reasons of Events: for messages in general, and for a write of the host that came too late to be copied.
 NOTE = "AdoptionNote"
 LATE_WRITE = "AdoptionLateWrite"
 
 
 class Told(Protocol):
-    """Tells what a person should know of a family. Called on the event loop, must not raise."""
+    """Reports a message about a family to people. Called on the event loop, must not raise."""
 
     def __call__(self, family: str, message: str, reason: str = NOTE, /) -> None: ...
 
@@ -199,15 +200,15 @@ class Moving:
 
 
 class CantCopy(AggserverError):
-    """Why the host's objects can't be copied, for a person."""
+    """The host's objects can't be copied. The text says why, for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePage:
     """A page of the host's objects: (key, value as it is stored here, host revision of the object).
 
-    revision: of the whole list, to follow from. remaining: how many objects come after this page. first: the list begins (anew);
-    what came before does not count.
+    revision: of the whole list, to follow from. remaining: how many objects come after this page. first: the list begins, or
+    begins anew, and earlier pages are void.
     """
 
     items: Sequence[tuple[str, bytes, int]]
@@ -220,7 +221,7 @@ class SourcePage:
 class HostChange:
     """One write of the host's objects after a revision. value: None for a deletion.
 
-    key: '' if it tells only that all writes up to this revision have been delivered.
+    key: '' if it is no write, and only says that all writes up to this revision have been delivered.
     """
 
     key: str
@@ -230,9 +231,9 @@ class HostChange:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A host revision that all writes that were acknowledged before do not exceed.
+    """A host revision that is not before any write acknowledged until then.
 
-    seen: everything up to it has been seen already. If not, `changes` delivers a change of this revision or a later one.
+    seen: all writes up to it have been seen already. If not, `changes` will deliver a change of this revision or a later one.
     """
 
     revision: int
@@ -240,25 +241,27 @@ class Mark:
 
 
 class Source(Protocol):
-    """The host's objects of one definition. All raise CantCopy, ClusterError, Unreachable or StorageError."""
+    """Reads the host's objects of one definition. All methods raise CantCopy, ClusterError, Unreachable or StorageError."""
 
     def pages(self) -> AsyncGenerator[SourcePage]:
-        """All objects, of one revision. A list that has expired begins anew, see `SourcePage.first`."""
+        """All objects at one revision. A list that has expired begins anew, see `SourcePage.first`."""
 
     def changes(self, after: int) -> AsyncGenerator[HostChange]:
-        """The writes after a revision, in order. Ends with an error if the revision has expired, without one after `leave`."""
+        """The writes after a revision, in order. Raises an error if the revision has expired, and just ends after `leave`."""
 
     async def now(self) -> int:
         """The host's newest revision."""
 
     async def mark(self, seen: Mapping[str, int]) -> Mark:
-        """Make a write of its own that no guard refuses, after all that were acknowledged before the call.
+        """Find a revision by which `changes` has delivered all writes acknowledged before the call.
+
+        May write to the host, which the guard lets pass.
 
         seen: the host revision of each key, which the caller keeps up to date from `changes`.
         """
 
     def leave(self) -> None:
-        """The APIServices are about to lead here: nothing is asked of the host's API any more, what is open stays open."""
+        """Open no new requests to the host's API, since the APIServices are about to lead here. An open watch stays open."""
 
 
 # --- what a release gives back with ---
@@ -268,20 +271,20 @@ Progress = Callable[[int, int, int], None]
 
 
 def silent(_done: int, _total: int, _size: int) -> None:
-    """For work whose caller tells of the result alone."""
+    """A `Progress` that reports nothing."""
 
 
 class CantGiveBack(AggserverError):
-    """Why objects can't be given back, for a person. Nothing is lost: all objects are here."""
+    """Objects can't be given back. The text says why, for people. Nothing is lost: all objects are here."""
 
 
 class Refused(CantGiveBack):
-    """The host does not take objects as they are. Another attempt disturbs clients, so it is made only when it is asked for."""
+    """The host refuses objects as they are. Another attempt disturbs clients, so it is made only on request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What was written to the host: how many objects, how many deletions, and bytes. told: what a person should know of it."""
+    """What was written to the host: how many objects, how many deletions, and bytes. told: messages about it for people."""
 
     written: int = 0
     deleted: int = 0
@@ -300,13 +303,13 @@ class GiveBack(Protocol):
         """Whether the APIServices have to be local before `rest`. If so, `first` writes nothing."""
 
     async def unchanged(self, copied: Copied) -> bool:
-        """Whether nothing was written here since the move, and what the host has is as recorded. Then there is nothing to do."""
+        """Whether nothing was written here since the move and the host's objects are as recorded, so there is nothing to do."""
 
     async def check(self, copied: Copied) -> None:
-        """Raises CantGiveBack if the host's objects must not be written. Writes nothing."""
+        """Check that the host's objects may be written. Writes nothing. Raises CantGiveBack if they may not."""
 
     async def first(self, copied: Copied, progress: Progress) -> Given:
         """Write the differences while clients go on writing here."""
 
     async def rest(self, copied: Copied, progress: Progress) -> Given:
-        """Write what has changed since. Clients must not write here from before the call on."""
+        """Write the remaining differences. Clients must not write here any more when this is called."""

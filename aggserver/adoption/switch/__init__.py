@@ -1,1 +1,1 @@
-"""Whose requests are: APIServices, and the webhooks by which the host refuses writes meanwhile."""
+"""Which server gets the requests: APIServices, and the webhooks by which the host refuses writes meanwhile."""

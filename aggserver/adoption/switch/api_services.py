@@ -1,4 +1,4 @@
-"""APIServices of adopted group-versions: whose each is, and what makes it this server's. Pure.
+"""APIServices of adopted group-versions: who owns each, and how it becomes this server's. Pure.
 
 kube-apiserver's autoregister controller makes a local APIService for every group-version of its CRDs, and goes on to correct all
 that have the label `kube-aggregator.kubernetes.io/automanaged`. Without the label it leaves an APIService alone, so that it can
@@ -34,7 +34,7 @@ _KIND: JSONObject = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIServ
 
 
 class Owner(StrEnum):
-    """HOST: kube-apiserver's, may be taken. OURS: adopted by this installation. OTHER: to be left alone."""
+    """The owner of an APIService. HOST: kube-apiserver; may be taken. OURS: this installation. OTHER: must be left alone."""
 
     HOST = "Host"
     OURS = "Ours"
@@ -43,7 +43,7 @@ class Owner(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OurService:
-    """What an APIService of this server names. installation: the id of this installation. ca_bundle: PEM."""
+    """What an APIService of this server refers to. installation: the id of this installation. ca_bundle: PEM."""
 
     service: Service
     installation: str
@@ -51,17 +51,17 @@ class OurService:
 
 
 def name_of(group_version: tuple[str, str]) -> str:
-    """The APIService's name of (group, version)."""
+    """The name of the APIService of (group, version)."""
     group, version = group_version
     return f"{version}.{group}"
 
 
 def owner(found: Mapping[str, Any], target: OurService) -> tuple[Owner, str]:
-    """Whose the APIService is; for OTHER, words to complete the sentence "it is ..."."""
+    """The owner of an APIService; for OTHER, also words that complete "it is ..."."""
     labels = found["metadata"].get("labels") or {}
     auto_managed = labels.get(AUTO_MANAGED_LABEL)
     if auto_managed == "true":
-        # Even if it names a Service: kube-apiserver is about to correct that.
+        # Even if it refers to a Service: kube-apiserver is about to correct that.
         return Owner.HOST, ""
     service = found["spec"].get("service")
     if auto_managed:
@@ -79,7 +79,7 @@ def owner(found: Mapping[str, Any], target: OurService) -> tuple[Owner, str]:
 
 
 def to_us(found: Mapping[str, Any] | None, group_version: tuple[str, str], target: OurService) -> JSONObject:
-    """The APIService that sends the group-version's requests to this server, made of the one found; None: there is none."""
+    """The APIService that sends the group-version's requests to this server. found: the present one, None if there is none."""
     group, version = group_version
     metadata: Mapping[str, Any] = found["metadata"] if found is not None else {"name": name_of(group_version)}
     spec = found["spec"] if found is not None else {}
@@ -95,7 +95,7 @@ def to_us(found: Mapping[str, Any] | None, group_version: tuple[str, str], targe
         "spec": {
             "group": group,
             "version": version,
-            # Those of kube-apiserver's own, so that the order of groups and versions in discovery stays what it was.
+            # Keep kube-apiserver's values, so that the order of groups and versions in discovery stays the same.
             "groupPriorityMinimum": spec.get("groupPriorityMinimum", GROUP_PRIORITY),
             "versionPriority": spec.get("versionPriority", FIRST_VERSION_PRIORITY),
             "service": {"namespace": service.namespace, "name": service.name, "port": service.port},
@@ -107,7 +107,7 @@ def to_us(found: Mapping[str, Any] | None, group_version: tuple[str, str], targe
 def deletion(found: Mapping[str, Any]) -> JSONObject:
     """The body of the request that deletes the APIService if nobody has changed it: kube-apiserver then makes its own.
 
-    It is not made local instead: the aggregator would go on asking this server about discovery.
+    It is not changed to a local one: the aggregator would go on asking this server about discovery.
     """
     metadata = found["metadata"]
     preconditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}

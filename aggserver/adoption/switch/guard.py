@@ -1,15 +1,15 @@
 """Guard: the webhook configuration by which the host refuses writes of adopted resources, with a 503 that clients wait out.
 
 While the objects of a definition change places, a write that the host still accepts would be lost. So the host has a
-ValidatingWebhookConfiguration that leads to this server, which refuses whatever it is asked; kube-apiserver passes code and
-Retry-After on to the client, and client-go repeats the request by itself. Requests of this server's own account are exempt: a
-matchCondition says so, so that kube-apiserver does not ask for them at all.
+ValidatingWebhookConfiguration that leads to this server, which refuses every review. kube-apiserver passes code and Retry-After
+on to the client, and client-go repeats the request by itself. Requests of this server's own account are exempt by a
+matchCondition, so that kube-apiserver does not call the webhook for them at all.
 
-kube-apiserver follows configurations by a watch, each replica in its own time. Whether one has the present configuration is found
-out by a probe: a dry-run create of a ConfigMap, for which the configuration has a second webhook, named after the configuration's
-generation. A kube-apiserver applies a configuration as a whole, and by the same admission for ConfigMaps as for custom resources.
-So one that names this webhook in its refusal refuses the writes, too, from then on. Only writes that it had let pass before may
-still be on their way to its etcd.
+Each kube-apiserver follows configurations by a watch, in its own time. A probe shows whether it has the present configuration: a
+dry-run create of a ConfigMap, for which the configuration has a second webhook, named after the configuration's generation. A
+kube-apiserver applies a configuration as a whole, with the same admission for ConfigMaps as for custom resources. So once a
+kube-apiserver names this webhook in its refusal of a probe, it refuses the writes, too. Only writes that it had let pass before
+may still be on their way to its etcd.
 Source: k8s.io/apiserver pkg/admission/configuration/validating_webhook_manager.go, pkg/admission/plugin/webhook/errors, v0.36.3;
 k8s.io/kubernetes pkg/controlplane/apiserver/apiextensions.go, v1.36.3.
 """
@@ -42,14 +42,14 @@ PATH = "/aggserver/guard"
 
 WRITES = "writes.guard.aggserver.io"
 PROBE = "probe.guard.aggserver.io"
-# The value is the name of the Service, so that the guards of two servers in one namespace tell their probes apart.
+# The value is the name of the Service: it distinguishes the probes of two servers in one namespace.
 PROBE_LABEL = "aggserver.io/guard-probe"
 
-# For the answer of a webhook, which takes this server a millisecond. Without an answer the write fails with 500, not with 503.
+# How long kube-apiserver waits for the webhook, which takes a millisecond. After that the write fails with 500, not with 503.
 WEBHOOK_SECONDS = 5
 # How often a write of the configuration is repeated when somebody else has changed it meanwhile.
 ATTEMPTS = 5
-# Between two probes of one kube-apiserver. A watch delivers a configuration within milliseconds.
+# The pause between two probes of one kube-apiserver. A watch delivers a configuration within milliseconds.
 POLL_SECONDS = 0.005
 PROBE_SECONDS = 5.0
 LIMIT_SECONDS = 15.0
@@ -73,7 +73,7 @@ def guard_name(service: Service) -> str:
 def configuration(
     resources: Iterable[tuple[str, str]], generation: str, service: Service, ca_bundle: bytes, exempt: str
 ) -> JSONObject:
-    """The wanted configuration, with all of the API's defaults written out, to be compared.
+    """The wanted configuration. All defaults of the API are written out, so that it can be compared with the host's.
 
     resources: (group, plural). generation: letters and digits in lower case. ca_bundle: PEM. exempt: a user's name.
     """
@@ -86,7 +86,7 @@ def configuration(
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
         "timeoutSeconds": WEBHOOK_SECONDS,
-        # No object needs to be converted for an answer that does not depend on it.
+        # The answer does not depend on the object, so kube-apiserver need not convert it.
         "matchPolicy": "Exact",
     }
     by_group: dict[str, list[str]] = {}
@@ -119,7 +119,7 @@ def configuration(
 
 
 def exempting(found: JSONObject, user: str) -> JSONObject:
-    """The configuration, by which the writes of another user pass, too. It is for a server that is lost, and so has an end."""
+    """The configuration, changed to let writes of one more user pass. For the guard of a lost server, until it is removed."""
     condition = _exemption("not-release", user)
     return {
         **found,
@@ -141,12 +141,12 @@ def _rule(group: str, resources: list[str], operations: list[str], scope: str) -
 
 
 def _cel_string(text: str) -> str:
-    """CEL's string literals have the escapes of JSON, but no surrogates."""
+    """A string literal of CEL, which has the escapes of JSON except surrogates."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def _generation(found: Mapping[str, Any]) -> str:
-    """That of a configuration in the host; '' if it has none, and so is not as this module writes it."""
+    """The generation of a configuration in the host; '' if it has none, since this module did not write it."""
     for webhook in found.get("webhooks") or ():
         generation, _, rest = webhook["name"].partition(".")
         if rest == PROBE:
@@ -160,9 +160,9 @@ def _is_as_wanted(found: JSONObject, wanted: JSONObject) -> bool:
 
 
 def _trouble(refusal: ClusterError | None, generation: str) -> str:
-    """What a kube-apiserver's answer to the probe tells against its having applied this generation ('': no guard); '' if nothing.
+    """Why a kube-apiserver's answer to the probe shows that it does not apply a generation yet; '' if it applies it.
 
-    refusal: None if it has let the probe pass.
+    refusal: None if it has let the probe pass. generation: '' for no guard.
     """
     if refusal is None:
         return _NOT_YET if generation else ""
@@ -178,7 +178,7 @@ def _trouble(refusal: ClusterError | None, generation: str) -> str:
 
 
 async def own_name(cluster: Cluster) -> str:
-    """The user name that the cluster knows this server by. Raises ClusterError and Unreachable."""
+    """The user name of this server in the cluster. Raises ClusterError and Unreachable."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     found = await cluster.request("POST", SELF_REVIEWS, body=review)
     return str(found["status"]["userInfo"]["username"])
@@ -187,8 +187,8 @@ async def own_name(cluster: Cluster) -> str:
 class Guard:
     """The guard of one installation, whose Service the webhooks lead to. `set` and `seen` may be repeated at any time.
 
-    ca_bundle: gives the PEM of the CA that signed the Service's certificate. limit_seconds: how long `seen` waits. clock:
-    monotonic, in seconds. new_generation: gives a new name each time, of letters and digits in lower case.
+    ca_bundle: returns the PEM of the CA that signed the Service's certificate. limit_seconds: how long `seen` waits. clock:
+    monotonic, in seconds. new_generation: returns a new name each time, of letters and digits in lower case.
     """
 
     def __init__(
@@ -214,10 +214,10 @@ class Guard:
         self._generation = ""  # '': no guard
 
     async def set(self, resources: Iterable[tuple[str, str]]) -> None:
-        """Let the host refuse writes of exactly these (group, plural); of none, remove the configuration.
+        """Let the host refuse writes of exactly these (group, plural). If there are none, remove the configuration.
 
-        One that is as wanted stays untouched, after a restart, too. Raises ClusterError and Unreachable; the call must be
-        repeated then, since the configuration may have been written nevertheless.
+        A configuration that is as wanted is not written again, not even after a restart. Raises ClusterError and Unreachable;
+        then the call must be repeated, since the configuration may have been written nevertheless.
         """
         wanted = frozenset(resources)
         async with self._lock:
@@ -246,7 +246,7 @@ class Guard:
             )
 
     async def _write(self, resources: frozenset[tuple[str, str]]) -> str:
-        """One attempt. Returns the generation that the host has then."""
+        """Write the configuration, if it is not as wanted. Returns the generation that the host has then."""
         found = await self._found()
         if not resources:
             if found is not None:
@@ -275,7 +275,7 @@ class Guard:
         return configuration(resources, generation, self._service, self._ca_bundle(), exempt)
 
     async def _until_applied(self, cluster: Cluster, generation: str, ends: float) -> str:
-        """'' once it does; why not, when the time is over."""
+        """Wait until the kube-apiserver applies the generation. Returns '' then, or why it does not when the time is over."""
         while True:
             trouble = await self._probe(cluster, generation)
             if not trouble or self._clock() >= ends:

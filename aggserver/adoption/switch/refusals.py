@@ -1,13 +1,14 @@
 """Refusals: what this server answers to the guard's webhooks. `guard.py` makes the configuration that leads here.
 
-Every review is refused, whatever it asks for: kube-apiserver only asks about the resources that its configuration names. A list
-of those in this process might be older than the configuration, for example in a replica that does not move anything itself, and
-a write that is let pass by mistake is lost. A write that is refused by mistake is repeated by its client after a second.
+Every review is refused, whatever it is about: kube-apiserver only asks about the resources that the configuration names. If this
+process compared them with a list of its own, the list might be older than the configuration, for example in a replica that moves
+nothing itself. A write that is let pass by mistake is lost; one that is refused by mistake is repeated by its client after a
+second.
 
-kube-apiserver calls webhooks without credentials, so the filter belongs in front of authentication. Anybody may ask, and learns
-nothing. Of a review only the head is kept, up to the user and the objects, so that refusing large objects takes no memory. No
-limit of requests in flight holds here, so there is one of its own: who has been sending for longest makes room for the next,
-since a review of kube-apiserver's is there within milliseconds.
+kube-apiserver calls webhooks without credentials, so the filter comes before authentication. Anybody may call it, and learns
+nothing. Of a review only the head is kept, up to the user and the objects, so that refusing large objects takes no memory. The
+server's limit of requests in flight does not apply before authentication, so the filter has its own: when it is reached, the
+review that has been arriving for longest is given up, since kube-apiserver's reviews arrive within milliseconds.
 Source: k8s.io/api admission/v1/types.go (the order of AdmissionRequest's members), v0.36.3.
 """
 
@@ -23,15 +24,14 @@ from aggserver.meta.json_types import JSONObject
 
 __all__ = ["RETRY_SECONDS", "refuse", "refusing"]
 
-# Clients take whole seconds, and 0 for "do not retry".
+# Retry-After has whole seconds, and clients take 0 for "do not retry".
 RETRY_SECONDS = 1
 
 # The head has names and kinds only; each has a limit of its own, far below this.
 HEAD_BYTES = 16 * 1024
 # Two objects at the limit of request bodies, and what is around them.
 MAX_BYTES = 8 * 1024 * 1024
-# Reviews that may be on their way at once: three kube-apiservers, each with its usual 200 writes in flight. The heads of so many
-# take 10 MB.
+# Reviews that may be arriving at once: three kube-apiservers, each with its usual 200 writes in flight. Their heads take 10 MB.
 MAX_REVIEWS = 600
 _END_OF_HEAD = b',"operation":'
 
@@ -52,7 +52,7 @@ def refusing() -> Filter:
 
 
 def refuse(head: bytes) -> JSONObject:
-    """The AdmissionReview that refuses the request of a given one, of which at least the head is there. Pure.
+    """The AdmissionReview that refuses the request of another one. head: the beginning of that one's JSON, or all of it. Pure.
 
     Raises StatusError BadRequest.
     """
@@ -93,7 +93,7 @@ async def _head_in_time(request: Request, coming: dict[asyncio.Timeout, None]) -
 
 
 async def _head(request: Request) -> bytes:
-    """The beginning of the body, which is read to its end. Raises 413, and BadRequest if the client disconnects."""
+    """Read the whole body, and return its beginning. Raises 413, and BadRequest if the client disconnects."""
     head, size, more = b"", 0, True
     while more:
         message = await request.receive()

@@ -1,8 +1,8 @@
-"""Switching: group-versions of the host's definitions go to this server, and back, by their APIServices.
+"""Switching: leads requests for group-versions of the host's definitions to this server, and back, by their APIServices.
 
-`Switcher` changes APIServices and keeps those that are ours as they should be: the serving certificate's CA changes, and somebody
-may delete one or point it elsewhere. `proxied` waits until each kube-apiserver does what the APIServices say. `end_watches` ends
-the watches that clients had open at the host: a switch does not end them, and no event comes over them any more.
+`Switcher` changes APIServices and keeps ours as they should be: the serving certificate's CA changes, and somebody may delete an
+APIService or point it elsewhere. `proxied` waits until each kube-apiserver does what the APIServices say. `end_watches` ends the
+watches that clients had open at the host: a switch does not end them, and they deliver no events any more.
 Source: k8s.io/kube-aggregator pkg/apiserver/handler_proxy.go (an update keeps the condition Available, so that requests are
 proxied at once) and handler_discovery.go (AddAPIService does not forget one that has become local), and
 k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go (updateCustomResourceDefinition, tearDown) and
@@ -44,16 +44,16 @@ PASSING_CATEGORY = "aggserver-passing"
 # How often one change is tried before the error is raised: after a conflict at once, after a failure later.
 ATTEMPTS = 6
 
-# Answers that do not change by asking again.
+# Codes of errors that another attempt would get again.
 LASTING = (400, 401, 403, 422)
 
-# Between two looks whether a kube-apiserver proxies, or has removed the passing category.
+# Pauses between two checks whether a kube-apiserver proxies, or has removed the passing category.
 LOOKS = Backoff(initial=0.02, longest=0.5, factor=1.5)
 
-# How often to look whether the host has done its part, after `end_watches` and `to_host`: about 4 s in all.
+# How many times to check whether the host has done its part in `end_watches` and `to_host`: about 4 s in all.
 PATIENCE = 15
 
-# Looks at the same time, over all kube-apiservers and group-versions.
+# Checks at the same time, over all kube-apiservers and group-versions.
 CONCURRENT_LOOKS = 16
 
 GRANT = (
@@ -63,14 +63,14 @@ GRANT = (
 
 
 class SwitchError(AggserverError):
-    """An APIService is not what it was to become, or a kube-apiserver does not follow it. The text says which and why."""
+    """An APIService could not be changed, or a kube-apiserver does not follow the change. The text says which and why."""
 
 
 class Switcher:
-    """The group-versions that were given to `to_us` are kept there by `run`, a task.
+    """Changes APIServices. `run`, a task, keeps the group-versions of `to_us` at this server.
 
-    installation: this installation's id. on_led_away: called with one that the host was found to serve itself, once it is kept
-    again.
+    installation: this installation's id. on_led_away: called with a group-version that the host was found to serve itself, after
+    it was led here again.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Switcher:
         self._services.look_again()
 
     async def to_us(self, group_versions: Iterable[GroupVersion]) -> bool:
-        """Send requests for (group, version) pairs to this server. None is changed if one is somebody else's.
+        """Send requests for (group, version) pairs to this server. Changes nothing if an APIService has another owner.
 
         Returns whether the host served one itself. Raises SwitchError; some may be ours then, and `to_host` gives them back.
         """
@@ -118,19 +118,19 @@ class Switcher:
         return taken
 
     async def try_to_us(self, group_versions: Iterable[GroupVersion]) -> None:
-        """Ask kube-apiserver whether it would take what `to_us` writes, by dry runs. Raises SwitchError if it would not."""
+        """Try the writes of `to_us` by dry runs. Raises SwitchError if kube-apiserver would refuse one."""
         self._check_certificate()
         for group_version in group_versions:
             await self._settle(group_version, self._taken, dry_run=True)
 
     async def to_host(self, group_versions: Iterable[GroupVersion]) -> list[GroupVersion]:
-        """Let kube-apiserver serve them itself again. Returns those that are not somebody else's, which are left alone.
+        """Let kube-apiserver serve group-versions itself again. Returns them without those whose APIService has another owner.
 
         Raises SwitchError.
 
-        Ours are deleted: kube-apiserver serves without one, and makes a local one within milliseconds, which is waited for. To
-        make ours local is not enough: the aggregator would ask this server about discovery for ever, and without an answer
-        kubectl would not know the resources any more.
+        Our APIServices are deleted: kube-apiserver serves without one, and makes a local one within milliseconds. This waits for
+        that. To make ours local is not enough: the aggregator would ask this server about discovery for ever, and without an
+        answer kubectl would not know the resources any more.
         """
         wanted, given = list(group_versions), []
         await self.remove(wanted)
@@ -149,14 +149,14 @@ class Switcher:
         return given
 
     async def remove(self, group_versions: Iterable[GroupVersion]) -> None:
-        """Delete ours, whose definitions are gone or do not serve them any more. Raises SwitchError."""
+        """Delete our APIServices of these group-versions, and keep them no longer. Raises SwitchError."""
         for group_version in group_versions:
             async with self._changing:
                 self._forget(group_version)
                 await self._settle(group_version, self._removed)
 
     async def run(self) -> None:
-        """Keep those that were switched as they should be, until cancelled."""
+        """Keep the APIServices that were switched as they should be, until cancelled."""
         await self._services.run(self._keep)
 
     # --- one change ---
@@ -235,7 +235,7 @@ class Switcher:
                 try:
                     self._checked(group_version, found)
                 except SwitchError as error:
-                    # Somebody has decided otherwise, and may decide again: the watch will tell.
+                    # Somebody has given it another owner: left alone until the watch delivers another change.
                     self._services.report(name, str(error))
                     continue
                 try:
@@ -256,7 +256,7 @@ class Switcher:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """One request. what: it completes "APIService NAME ...". taken: the host has served the group-version itself."""
+    """One request. what: completes "APIService NAME ...". taken: whether the host served the group-version itself before."""
 
     method: str
     body: JSONObject
@@ -276,7 +276,7 @@ async def proxied(
     clock: Callable[[], float] = time.monotonic,
     sleep: Sleep = asyncio.sleep,
 ) -> None:
-    """Wait until each kube-apiserver sends requests for all (group, version) pairs to `installation`; '': serves them itself.
+    """Wait until each kube-apiserver sends requests for all group-versions to `installation`, or if '', serves them itself.
 
     clusters: one for each kube-apiserver. seconds: the limit for all. Raises SwitchError, which names the kube-apiserver.
     """
@@ -285,7 +285,7 @@ async def proxied(
     wanted = list(group_versions)
 
     async def seen(cluster: Cluster, group_version: GroupVersion) -> str:
-        """'' once it is as wanted, otherwise why not at the last look."""
+        """Wait until the kube-apiserver does as wanted. Returns '' then, or at the deadline what it does instead."""
         for pause in LOOKS.pauses():
             async with slots:
                 why = await _look(cluster, group_version, installation)
@@ -319,7 +319,7 @@ async def _look(cluster: Cluster, group_version: GroupVersion, installation: str
 
 
 async def _availability(cluster: Cluster, group_version: GroupVersion) -> str:
-    """What the kube-apiserver says of the APIService, to be added to its error; '' if that is nothing new."""
+    """Why the APIService is not available, as text to add to an error; '' if it is available or can't be read."""
     try:
         found = await cluster.request("GET", f"{API_SERVICES}/{name_of(group_version)}")
     except (ClusterError, Unreachable):
@@ -332,11 +332,11 @@ async def _availability(cluster: Cluster, group_version: GroupVersion) -> str:
 
 
 async def end_watches(cluster: Cluster, definition: str, *, sleep: Sleep = asyncio.sleep) -> None:
-    """End all watches of the definition's objects at every kube-apiserver. Those at this server are not concerned.
+    """End all watches of the definition's objects at every kube-apiserver. Those at this server go on.
 
-    kube-apiserver ends them about a second after the definition's spec or accepted names have changed. So a category is put among
-    the accepted names. The host's own naming controller sees that the spec does not have it and removes it, even if this server
-    ends in between. The spec, the generation, and whoever owns fields of the spec in managedFields stay as they are.
+    kube-apiserver ends them about a second after the definition's spec or accepted names have changed. So a category is added to
+    the accepted names. The host's own naming controller sees that the spec does not have the category and removes it, even if
+    this server ends in between. The spec, the generation and the owners of the spec's fields in managedFields do not change.
     Does nothing if the definition is gone. Raises SwitchError.
     """
     await _set_passing_category(cluster, definition, there=True, sleep=sleep)
@@ -380,6 +380,6 @@ def _with_passing_category(definition: JSONObject, *, there: bool) -> JSONObject
 
 
 def _grant(error: ClusterError | Unreachable) -> str:
-    """What to do about a missing right. An admission policy that refuses says itself what it wants."""
+    """Text that names the missing right, if RBAC has refused; '' otherwise, as an admission policy gives its own reason."""
     lacks = isinstance(error, ClusterError) and error.code == 403 and "denied" not in error.message
     return f"; {GRANT}" if lacks else ""

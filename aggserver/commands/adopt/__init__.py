@@ -1,7 +1,7 @@
-"""`aggserver adopt`: looks at the host before an adoption, shows what is adopted, and asks for a release or a cleanup.
+"""`aggserver adopt`: plans an adoption, shows what is adopted, and asks for a release or a cleanup.
 
 command   reads and writes the host
-plan      what a plan says, from what was read
-follow    what is said of a release or a cleanup while it goes on
+plan      makes a plan of what was read
+follow    the progress and outcome of a release or a cleanup
 report    plans and states as text
 """

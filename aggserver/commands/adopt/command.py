@@ -1,7 +1,7 @@
 """`aggserver adopt plan|status|release|cleanup`: reads the host, asks the server for something by annotations, and follows it.
 
-plan writes nothing but access reviews. release and cleanup annotate definitions; the server that has adopted them does the work
-and says in its status ConfigMap how far it is. A release from a backup is done here, since its server is lost.
+plan creates only access reviews. release and cleanup annotate definitions; the server that has adopted them does the work and
+shows its progress in its status ConfigMap. A release from a backup is done here, since its server is lost.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 AUTHENTICATION = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 
-SAMPLE = 100  # objects that are read of each definition
+SAMPLE = 100  # objects of each definition that are read
 PAGE = 500
 AT_ONCE = 8
 POLL_SECONDS = 0.5
@@ -51,11 +51,11 @@ Say = Callable[[str], None]
 
 
 class AdoptError(AggserverError):
-    """What was asked for can't be done, or was not done. The text says what to do."""
+    """The command can't be carried out, or was not. The text says what to do."""
 
 
 async def run(options: Options, version: str, say: Say, open_host_etcd: Callable[[Options], Awaitable[Storage | None]]) -> bool:
-    """Returns whether nothing stands in the way, or what was asked for is done.
+    """Run the command. Returns whether nothing stands in the way of a plan, or the command was carried out.
 
     Raises AdoptError, CantGiveBack, ConfigurationError, FileError, StorageError, ClusterError and Unreachable.
     """
@@ -75,7 +75,7 @@ async def from_backup(
     say: Say,
     open_host_etcd: Callable[[Options], Awaitable[Storage | None]],
 ) -> bool:
-    """Give the definitions of a backup back: those that are named by their full names, or all. Raises as `run`."""
+    """Give definitions back from a backup: those that the options name by their full names, or all. Raises as `run`."""
 
     def told(line: str) -> None:
         say(json.dumps({"message": line}, ensure_ascii=False) if options.output == "json" else line)
@@ -153,7 +153,7 @@ class Adopt:
         return [each for step in ("mutating", "validating") for each in await self._list(f"{ADMISSION}/{step}{kinds}", query)]
 
     async def _list(self, path: str, query: Mapping[str, str] | None = None) -> list[JSONObject]:
-        """All of a collection; [] if the host does not serve it."""
+        """All objects of a collection; [] if the host does not serve it."""
         items: list[JSONObject] = []
         more = dict(query or {})
         while True:
@@ -169,7 +169,7 @@ class Adopt:
             more["continue"] = page["metadata"]["continue"]
 
     async def _installation(self, namespace: str, name: str) -> tuple[list[str], list[str]]:
-        """What stands in the way of every adoption, and what can't be found out."""
+        """What stands in the way of every adoption, and notes on what can't be found out."""
         obstacles, notes = [], []
         try:
             data = (await self._cluster.request("GET", AUTHENTICATION)).get("data") or {}
@@ -199,7 +199,7 @@ class Adopt:
         return any((each.get("conditions") or {}).get("ready") is not False for each in endpoints)
 
     async def _denied(self, needed: Sequence[HostAccess]) -> tuple[list[HostAccess], list[str]]:
-        """What the server's service account may not do, and a note if the host does not say."""
+        """The access that the server's service account lacks, and a note if the host can't be asked."""
         user = f"system:serviceaccount:{self._namespace}:{self._options.service_account}"
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{self._namespace}", "system:authenticated"]
         limit = asyncio.Semaphore(AT_ONCE)
@@ -284,7 +284,7 @@ class Adopt:
         return await self._follow(names, first, outcome)
 
     async def _names(self, adopted: Mapping[str, Any]) -> list[str]:
-        """The definitions that are meant by NAMEs: plural.group, or the plural, singular, kind or a short name."""
+        """The names of the definitions that the arguments mean: plural.group, or the plural, singular, kind or a short name."""
         if self._options.all_definitions:
             if not adopted:
                 raise AdoptError(f"nothing is adopted by a server of namespace {self._namespace}")
@@ -303,7 +303,7 @@ class Adopt:
         found = set()
         for word in self._options.definition_names:
             meant = known.get(word.lower(), set())
-            # Another definition of the same short name is not meant if only one is adopted.
+            # If several definitions have the name, only adopted ones are meant.
             meant = meant & adopted.keys() or meant
             if len(meant) != 1:
                 raise AdoptError(
@@ -318,7 +318,9 @@ class Adopt:
         first: Mapping[str, JSONObject],
         outcome_of: Callable[[JSONMapping | None, JSONMapping | None], follow.Ending],
     ) -> bool:
-        """Say each step of each definition until all are done, and if no server does it. Returns whether all succeeded."""
+        """Print each step of each definition until all are done, and when no server moves definitions. Returns whether all
+        succeeded.
+        """
         ends = self._clock() + self._options.wait_seconds
         seen: dict[str, JSONObject | None] = {name: first[name] for name in names}
         outcomes: dict[str, follow.Ending] = {}
@@ -360,7 +362,7 @@ class Adopt:
 
 
 class _Server:
-    """Which server moves definitions, by the Lease. lease: as it was seen last, None if there is none."""
+    """Which server moves definitions, by the Lease. lease: its last known state, None if there is none."""
 
     def __init__(self, cluster: Cluster, namespace: str, clock: Callable[[], float], now: Callable[[], float]) -> None:
         self.lease: JSONObject | None = None
@@ -368,7 +370,7 @@ class _Server:
         self._namespace = namespace
         self._clock = clock
         self._now = now
-        self._since: float | None = None  # when it was seen for the first time as it is
+        self._since: float | None = None  # when the Lease was first seen in this state
 
     async def look(self) -> str:
         """Why no server moves definitions, or why that is not known; '' if one does."""

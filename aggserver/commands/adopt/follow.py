@@ -1,4 +1,4 @@
-"""Follow: what is said of a release or a cleanup while it goes on, from the entries of the status ConfigMap. Pure.
+"""Follow: the progress and outcome of a release or a cleanup, from the entries of the status ConfigMap. Pure.
 
 Source: none; the entries are those of `adoption/status.py`.
 """
@@ -21,7 +21,7 @@ class Ending(StrEnum):
 
 
 def released(first: JSONMapping | None, now: JSONMapping | None) -> Ending:
-    """first: the definition's entry when the release was asked for; None: it had none, and is not adopted."""
+    """The outcome of a release. first, now: the definition's entry when it was asked for, and now; None: it is not adopted."""
     if now is None or now["phase"] == Phase.WAITING.value:
         return Ending.DONE
     # A release that can't go on leaves the family adopted, and says why.
@@ -31,23 +31,23 @@ def released(first: JSONMapping | None, now: JSONMapping | None) -> Ending:
 
 
 def discarded(first: JSONMapping | None, now: JSONMapping | None) -> Ending:
-    """As `released`, of which this is one where the server has adopted the definition after all."""
+    """The outcome of a release with --discard. If the definition is adopted after all, it is that of a release."""
     entries = [(each["phase"], each.get("reason")) for each in (first, now) if each is not None]
-    # It waits for this already, since the cluster has the definition by itself.
+    # Unchanged: it was Waiting before the request, since the cluster serves the definition by itself.
     return Ending.GOING_ON if len(set(entries)) == 1 and len(entries) == 2 else released(first, now)
 
 
 def cleaned(first: JSONMapping | None, now: JSONMapping | None) -> Ending:
     if now is None:
         return Ending.FAILED
-    # A removal that can't go on says why. The number of those that are left is kept until all are gone.
+    # A removal that can't go on says why. The number of leftovers is shown until all are gone.
     if now.get("reason") and now.get("told") != (first or {}).get("told"):
         return Ending.FAILED
     return Ending.GOING_ON if (now.get("copied") or {}).get("objects", 0) else Ending.DONE
 
 
 def line(definition: str, before: JSONMapping | None, now: JSONMapping | None) -> str:
-    """What is new of a definition, in one line; '' if nothing is."""
+    """One line of text with what has changed in a definition's entry; '' if nothing has."""
     if now is None:
         return f"{definition}: served by kube-apiserver" if before is not None else ""
     seen: Mapping[str, object] = before or {}

@@ -1,7 +1,7 @@
-"""Holder: which aggserver moves definitions now, as their Lease has it, and what to do if none does. Pure.
+"""Holder: which aggserver moves definitions now, by their Lease, and what to do if none does. Pure.
 
-A Lease says when it was renewed, by the clock of its holder, which need not agree with the one here. So nobody is called gone who
-was not also seen to do nothing for some seconds.
+A Lease says when it was renewed by the clock of its holder, which may differ from the clock here. So a holder is reported as gone
+only if its Lease was also seen unchanged for some seconds.
 Source: the Lease is that of `cluster/lease.py`.
 """
 
@@ -13,12 +13,12 @@ from aggserver.meta.times import parse_time
 
 __all__ = ["SURE_SECONDS", "is_doubtful", "problem", "shown"]
 
-# Longer than a holder lets pass between two renewals, and than another server takes to follow one that has ended.
+# Longer than the time between two renewals, and than another server takes to acquire the Lease after its holder has ended.
 SURE_SECONDS = 5.0
 
 
 def is_doubtful(lease: JSONMapping | None, now: float) -> bool:
-    """Whether it looks as if nobody held the Lease. now: seconds since 1970."""
+    """Whether the Lease looks as if it has no holder, or has expired. now: seconds since 1970."""
     spec = _spec(lease)
     try:
         expires = parse_time(str(spec.get("renewTime"))) + float(spec.get("leaseDurationSeconds") or 0)
@@ -28,9 +28,9 @@ def is_doubtful(lease: JSONMapping | None, now: float) -> bool:
 
 
 def problem(lease: JSONMapping | None, namespace: str, unchanged: float, now: float) -> str:
-    """Why nothing is moved, and what to do; '' if a server moves definitions, or may well do so.
+    """Why no server moves definitions, and what to do; '' if one does or probably does.
 
-    unchanged: for how many seconds the Lease was seen as it is.
+    unchanged: for how many seconds the Lease was seen in this state. now: seconds since 1970.
     """
     spec = _spec(lease)
     duration = float(spec.get("leaseDurationSeconds") or 0)
@@ -52,7 +52,7 @@ def problem(lease: JSONMapping | None, namespace: str, unchanged: float, now: fl
 
 
 def shown(lease: JSONMapping | None, trouble: str) -> JSONObject:
-    """What the status says of the server. trouble: see `problem`."""
+    """The server in the output of `adopt status`. trouble: see `problem`."""
     spec = _spec(lease)
     return {"holder": spec.get("holderIdentity") or "", "renewTime": spec.get("renewTime") or "", "problem": trouble}
 

@@ -27,7 +27,7 @@ NOTES = [
 
 
 class HostAccess(NamedTuple):
-    """What a service account must be allowed to do. name: '' for any."""
+    """Access to the host that a service account needs. name: '' for any."""
 
     verb: str
     group: str
@@ -44,7 +44,11 @@ class HostAccess(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The first objects of a definition. count: of all. size: bytes of JSON of those that were read. read_seconds: for these."""
+    """Figures from the first objects of a definition.
+
+    count: how many objects the definition has. read: how many were read. size, largest: of these, in bytes of JSON.
+    read_seconds: how long that took. problem: why they can't be read.
+    """
 
     count: int
     read: int
@@ -58,8 +62,8 @@ class Sample:
 class Facts:
     """What was read of the host. webhooks: configurations of both kinds, without the guard. policies: of both kinds.
 
-    denied: what the service account lacks. obstacles: of the installation, which concern every family. has_host_etcd: whether the
-    server will have access to the cluster's etcd.
+    samples: by definition. denied: access that the service account lacks. obstacles: those of the installation, which concern
+    every family. has_host_etcd: whether the server will have access to the cluster's etcd.
     """
 
     crds: Sequence[JSONMapping]
@@ -74,7 +78,7 @@ class Facts:
 
 
 def access_of_server(namespace: str, guard_name: str) -> list[HostAccess]:
-    """What adoption needs beside the adopted resources. namespace: the service's. guard_name: of the guard's configuration."""
+    """The access that adoption needs beside that to adopted resources. namespace: the service's. guard_name: the guard's."""
     crds, services = ("apiextensions.k8s.io", "customresourcedefinitions"), ("apiregistration.k8s.io", "apiservices")
     guard = ("admissionregistration.k8s.io", "validatingwebhookconfigurations")
     needed = [HostAccess(verb, *crds) for verb in ("get", "list", "watch", "patch")]
@@ -89,9 +93,9 @@ def access_of_server(namespace: str, guard_name: str) -> list[HostAccess]:
 
 
 def access_of(crd: JSONMapping, *, has_host_etcd: bool) -> list[HostAccess]:
-    """What adoption and release need of the objects of a definition. has_host_etcd: they are read and written in etcd itself.
+    """The access to the objects of a definition that adoption and release need.
 
-    Without it a release sends through the API what has changed.
+    has_host_etcd: whether objects are read and written in etcd itself; if not, through the API.
     """
     if has_host_etcd:
         return []
@@ -107,7 +111,7 @@ def elsewhere(api_services: Iterable[JSONMapping], service: Service) -> tuple[di
     """The group-versions that can't be taken, with words that complete "it is ...", and those that the service has adopted."""
     others, ours = {}, set()
     for each in api_services:
-        # Whatever installation has adopted it: a plan does not know the one that will.
+        # Any installation counts as ours: a plan does not know the one that will adopt.
         installation = str((each["metadata"].get("annotations") or {}).get(INSTALLATION, ""))
         whose, words = owner(each, OurService(service, installation, b""))
         key = (str(each["spec"].get("group") or ""), str(each["spec"]["version"]))
@@ -132,7 +136,7 @@ def chosen(facts: Facts, selector: LabelSelector, service: Service) -> list[Fami
 
 
 def plan(facts: Facts, wanted: Sequence[Family], most_bytes: int) -> JSONObject:
-    """The plan, as `-o json` prints it. most_bytes: of one object. ok: whether nothing stands in the way."""
+    """The plan, as `-o json` prints it. most_bytes: the limit of one object. Its member ok: whether nothing stands in the way."""
     by_name = {str(crd["metadata"]["name"]): crd for crd in facts.crds}
     general = [*facts.obstacles]
     needed = {
@@ -186,7 +190,7 @@ def _family(facts: Facts, family: Family, crds: Mapping[str, JSONMapping], most_
 
 
 def _admission(facts: Facts, crd: JSONMapping) -> list[str]:
-    """The webhooks and policies that concern a definition's objects, which aggserver asks from then on."""
+    """Notes on the webhooks and policies that match a definition's objects: aggserver will apply them after the adoption."""
     group, plural = str(crd["spec"]["group"]), str(crd["spec"]["names"]["plural"])
     found = []
     for configuration in facts.webhooks:

@@ -28,7 +28,7 @@ def plan_text(found: JSONMapping) -> str:
 
 
 def status_text(entries: Mapping[str, JSONMapping], left_out: int, server: JSONMapping) -> str:
-    """server: as `holder.shown` has it."""
+    """The status as a table. server: as `holder.shown` returns it."""
     who = server["problem"] or f"moved by {server['holder']}"
     return "\n".join([_entries_text(entries, left_out), *([who] if entries or server["problem"] else [])])
 

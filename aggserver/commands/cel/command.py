@@ -48,7 +48,7 @@ __all__ = ["InputError", "run"]
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """What the command was given. spec: the definition's, as it is written in the file."""
+    """The command's input. spec: the definition's, as it is written in the file."""
 
     options: Options
     rule_options: RuleOptions
@@ -151,7 +151,7 @@ def _expression_report(given: _Input) -> JSONObject:
 
 
 def _checked_report(given: _Input, place: SchemaPlace | None, found: list[Value]) -> JSONObject:
-    """place: where `self` is in a definition. found: the values there."""
+    """The report on an expression. place: where `self` is in a definition, None without one. found: the values there."""
     declarations = None if place is None else Declarations(place.declared)
     try:
         checked = check(given.options.expression, _environment(declarations))
@@ -292,5 +292,5 @@ def _errors(errors: Iterable[FieldError]) -> list[JSONObject]:
 
 
 def _message(error: FieldError) -> str:
-    """The server's text, without the quotation of a rule, which would come before what is wrong with it."""
+    """The server's text. For an error in a rule, without the rule's JSON, which would come before the error."""
     return error.detail if isinstance(error.value, RawJSON) else error.body()

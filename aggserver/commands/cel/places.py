@@ -26,7 +26,7 @@ _STEP = re.compile(rf'\.(?P<plain>{_PLAIN.pattern})|\[\]|\[(?P<quoted>"(?:[^"\\]
 
 @dataclass(frozen=True, slots=True)
 class SchemaPlace:
-    """steps: the names of members; None for each item or value. declared: the type that expressions see there.
+    """A node of a schema. steps: the names of members; None for each item or value. declared: its type for expressions.
 
     bound: how often the place can occur in one object, by the limits of the lists and maps around it; None if one has no limit.
     """
@@ -40,13 +40,13 @@ class SchemaPlace:
 
     @property
     def cardinality(self) -> int:
-        """How often the place can occur in one object. Without a bound: as often as a request has room for it."""
+        """How often the place can occur in one object. Without a bound: as often as it fits into a request."""
         return MAX_REQUEST_SIZE // (self.declared.min_size + 1) if self.bound is None else self.bound
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """place: with indices and keys, such as `.spec.items[0]`. old: the previous value; None if there was none."""
+    """A value in an object. place: with indices and keys, such as `.spec.items[0]`. old: the previous value, None if none."""
 
     place: str
     value: Any

@@ -11,7 +11,7 @@ from aggserver.meta.json_types import JSONObject
 
 __all__ = ["text"]
 
-# Characters of a rule that a table shows.
+# The most characters of a rule that a table shows.
 _WIDEST = 72
 
 
@@ -91,7 +91,7 @@ def _estimate(report: JSONObject) -> str:
 
 
 def _share(report: JSONObject) -> str:
-    """The share of the limit: a percentage, or `2.3x` above it. No exact figures far from the limit."""
+    """The share of the limit: a percentage, or a factor such as `2.3x` above it. No exact figures far from the limit."""
     share = report["estimatedTotal"] / report["limit"]
     if share > 1:
         return f"{share:.1f}x" if share < 100 else "more than 100x"

@@ -1,6 +1,6 @@
-"""`aggserver convert`: converts objects as a server with this definition would show them, or checks the definition's rules.
+"""`aggserver convert`: converts objects as a server with this definition would, or checks the definition's rules.
 
-Only conversions that need no webhook can be shown: by rules, and those of the strategy None.
+Only conversions without a webhook are possible: by rules, and those of the strategy None.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FailedError(AggserverError):
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """The definition; errors: what a server would refuse it for, and then `definition` is None."""
+    """The definition from the file. errors: why a server would refuse it; `definition` is None if there are any."""
 
     file: Path
     crd: JSONObject
@@ -47,7 +47,7 @@ class _Given:
 
 
 def run(options: Options, say: Callable[[str], None]) -> bool:
-    """Prints the converted objects, or the report of a check. Returns whether the definition is right.
+    """Prints the converted objects, or the report of a check. Returns False if a check has found errors.
 
     Raises InputError and FailedError.
     """
@@ -148,7 +148,7 @@ def _conform(obj: JSONObject, schema: CompiledSchema, name: str) -> None:
 
 
 def _check(given: _Given, rule_options: RuleOptions) -> JSONObject:
-    """The report, of JSON types. What does not come back is only a warning, since that may be wanted."""
+    """The report of a check, in JSON types. A field that is lost by converting there and back is only a warning."""
     name = str((given.crd.get("metadata") or {}).get("name"))
     errors = [{"field": error.field, "reason": error.reason, "message": error.body()} for error in given.errors]
     found: JSONObject = {"ok": not errors, "definition": name, "file": str(given.file), "errors": errors}

@@ -1,4 +1,4 @@
-"""`aggserver envtest`: writes the programs into a folder, and says how tests find them."""
+"""`aggserver envtest`: writes the programs into a folder, and prints the variables by which tests find them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aggserver.options import Options
 __all__ = ["TakenError", "run"]
 
 _EXECUTABLE = 0o755
-# Of a file that may be a program of ours; MARK is in its second line.
+# The bytes of a file in which MARK is looked for. It is in the second line of our programs.
 _BEGINNING = 200
 
 
@@ -42,7 +42,7 @@ def run(options: Options, version: str, say: Callable[[str], None]) -> None:
             _check_is_ours(path)
         for path, text in written.items():
             _replace(path, text)
-    # The variables of single programs, too: the Makefiles of many projects set KUBEBUILDER_ASSETS themselves, and these win.
+    # Also the variables of single programs: many projects' Makefiles set KUBEBUILDER_ASSETS themselves, and these override it.
     named = {f"TEST_ASSET_{path.name.upper().replace('-', '_')}": path for path in written}
     say(f"export {_assignments({'KUBEBUILDER_ASSETS': folder, **named})}")
 
@@ -68,7 +68,7 @@ def _check_is_ours(path: Path) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """By one rename, since tests may be running the program."""
+    """Write a program and rename it into place, since tests may be running the old one."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w") as file:

@@ -1,7 +1,7 @@
-"""What the `etcd` that `aggserver envtest` writes runs: it says that it is healthy, and where its data folder is.
+"""The program behind the `etcd` that `aggserver envtest` writes: it answers that it is healthy, and where its data folder is.
 
 kube-apiserver's stand-in keeps its data in that folder, so that data lives as long as with etcd: a kube-apiserver that is started
-again with the same etcd finds it. There are no keys to read or write here.
+again with the same etcd finds it. This program stores no keys.
 
 Run as a file, with neither aggserver nor any library to import (python -I -S), since envtest starts kube-apiserver only when this
 answers.
@@ -18,7 +18,7 @@ import sys
 __all__ = ["main"]
 
 _DEFAULT_CLIENT_URL = "http://localhost:2379"
-# Seconds that a client has to send its request. One is answered after the other.
+# Seconds that a client has to send its request. Requests are answered one after the other.
 _PATIENCE = 1.0
 _LARGEST_REQUEST = 8192
 
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _flags(arguments: list[str]) -> dict[str, str]:
-    """Values of flags by name; of a flag without `=`, the next word."""
+    """The values of flags by name. The value of a flag without `=` is the next word."""
     found = {}
     words = iter([*arguments, ""])
     for word in words:

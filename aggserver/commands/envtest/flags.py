@@ -1,4 +1,4 @@
-"""Which flags of kube-apiserver become which options of `aggserver dev`. Pure.
+"""Maps flags of kube-apiserver to options of `aggserver dev`. Pure.
 
 The syntax is that of github.com/spf13/pflag, with which kube-apiserver reads its flags: `--name=value`, `--name value`, `-v=2`.
 kube-apiserver takes no other arguments, so that a word behind a flag without `=` is that flag's value.
@@ -38,15 +38,15 @@ SAME = frozenset(
         "tls-private-key-file",
     }
 )
-# The same, of use only with an etcd that really is one.
+# Further flags of that kind, which are of use only with a real etcd.
 _OF_ETCD = frozenset({"etcd-cafile", "etcd-certfile", "etcd-keyfile", "etcd-prefix"})
-# Flags whose value is a list, and what of that is known here.
+# Flags whose value is a list, and the members of it that are known here.
 _LISTS: Mapping[str, Collection[str]] = {
     "authorization-mode": AUTHORIZATION_MODES,
     "disable-admission-plugins": ADMISSION_PLUGINS,
     "enable-admission-plugins": ADMISSION_PLUGINS,
 }
-# What these ask for is so here anyway.
+# Flags that ask for what is always so here.
 _MET = frozenset({"allow-privileged"})
 _READ_HERE = frozenset({"cert-dir", "etcd-servers"})
 
@@ -58,7 +58,7 @@ KNOWN = SAME | _OF_ETCD | {*_LISTS} | _MET | _READ_HERE
 class GivenFlags:
     """The flags of one command line.
 
-    options: arguments of `aggserver dev`. etcd_options: more of them, for an etcd that really is one. etcd_servers: URLs, not
+    options: arguments of `aggserver dev`. etcd_options: further ones, for a real etcd. etcd_servers: URLs, not
     checked. cert_dir: a folder, or "" without the flag. without_effect: other flags as they were given, and admission
     plugins and modes of authorization with the flag that names them, in their order.
     """
@@ -75,7 +75,7 @@ class GivenFlags:
 
 
 def read(arguments: Sequence[str]) -> GivenFlags:
-    """Takes every command line: a flag that is not known, or a stray word, is among those without effect."""
+    """Read a command line. Never fails: unknown flags and stray words are among those without effect."""
     options: list[str] = []
     etcd_options: list[str] = []
     etcd_servers: list[str] = []
@@ -104,7 +104,7 @@ def read(arguments: Sequence[str]) -> GivenFlags:
 
 
 def _flags(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Name and value of each flag, ("", word) for a stray word. Without a value it is `true`, as for a boolean flag."""
+    """Name and value of each flag, ("", word) for a stray word. A flag without a value gets `true`, as a boolean flag."""
     words = list(arguments)
     while words:
         word = words.pop(0)

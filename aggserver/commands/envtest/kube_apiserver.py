@@ -1,7 +1,7 @@
-"""What the `kube-apiserver` that `aggserver envtest` writes runs: the arguments of `aggserver dev` that its flags stand for.
+"""The `kube-apiserver` that `aggserver envtest` writes: translates its flags into arguments of `aggserver dev`.
 
-Where data is kept depends on the etcd that --etcd-servers names. Its stand-in is asked for its data folder, and data is kept in
-SQLite there; any other etcd is used as one.
+Where data is kept depends on the etcd that --etcd-servers names. etcd's stand-in is asked for its data folder, and data is kept
+in SQLite there; a real etcd is used as such.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from aggserver.errors import AggserverError
 
 __all__ = ["EtcdError", "translate"]
 
-# Seconds that etcd has to answer: both may be started at once. As long as envtest waits for each.
+# Seconds that etcd has to answer, as long as envtest waits for either: both may be started at once.
 _ETCD_SECONDS = 20.0
 _ETCD_INTERVAL = 0.1
 _LARGEST_ANSWER = 64 * 1024
 _CERTIFICATE, _KEY = "apiserver.crt", "apiserver.key"
-# Of the controllers, only the one without which deleted namespaces would stay. envtest has none: its tests make up owners, which
-# the garbage collector would miss, delete themselves what it would delete, and count ServiceAccounts.
+# Only the controller without which deleted namespaces would stay. envtest runs none, and tests rely on that: they name owners
+# that do not exist, whose dependents the garbage collector would delete, delete dependents themselves, and count ServiceAccounts.
 _CONTROLLERS = "--controllers=namespace-controller"
 _CONTROLLERS_VARIABLE = "AGGSERVER_CONTROLLERS"
 
@@ -39,7 +39,7 @@ def translate(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[list[str], str]:
-    """From arguments of kube-apiserver (arguments of `aggserver`, what the log shall say of them). environ: the environment.
+    """Translate arguments of kube-apiserver. Returns arguments of `aggserver` and a remark for the log. environ: the environment.
 
     Raises EtcdError.
     """
@@ -49,8 +49,8 @@ def translate(
     if not given.etcd_servers:
         place, stored = "in memory", ["--data=:memory:"]
     elif (folder := _data_folder(given.etcd_servers[0], sleep, clock)) is not None:
-        # Its certificates and kubeconfig are there, too. As etcd with --unsafe-no-fsync, which envtest starts: beside a build
-        # that writes much, the 23 syncs of a start took seconds.
+        # The certificates and the kubeconfig are in that folder, too. Nothing is synced, as in envtest's etcd, which has
+        # --unsafe-no-fsync: beside a build that writes much, the 23 syncs of a start took seconds.
         place, stored = f"in {folder}", [f"--data={folder}", "--sqlite-synchronous=off"]
     else:
         servers = ",".join(given.etcd_servers)
@@ -63,7 +63,7 @@ def translate(
 
 
 def _certificate(given: flags.GivenFlags) -> list[str]:
-    """kube-apiserver serves the certificate that it finds in --cert-dir, unless another is named."""
+    """The options for the certificate in --cert-dir, which kube-apiserver serves if it is there and flags name no other."""
     cert, key = (Path(given.cert_dir, name) for name in (_CERTIFICATE, _KEY))
     if not given.cert_dir or given.names("tls-cert-file") or not (cert.exists() and key.exists()):
         return []
@@ -71,7 +71,7 @@ def _certificate(given: flags.GivenFlags) -> list[str]:
 
 
 def _data_folder(url: str, sleep: Callable[[float], None], clock: Callable[[], float]) -> str | None:
-    """The folder that etcd's stand-in names; None for an etcd that really is one. Raises EtcdError."""
+    """The data folder of etcd's stand-in; None for a real etcd. Raises EtcdError."""
     parts = urlsplit(url)
     if parts.scheme != "http" or parts.hostname is None:
         return None
@@ -88,7 +88,7 @@ def _data_folder(url: str, sleep: Callable[[float], None], clock: Callable[[], f
 
 
 def _get(address: tuple[str, int], path: bytes) -> bytes:
-    """The answer, head and body. Raises OSError."""
+    """The answer to a GET, head and body. Raises OSError."""
     answer = b""
     with socket.create_connection(address, timeout=_ETCD_SECONDS) as connection:
         connection.sendall(b"GET %s HTTP/1.0\r\n\r\n" % path)

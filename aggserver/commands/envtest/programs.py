@@ -1,7 +1,7 @@
-"""The text of the programs that take the place of envtest's. Pure.
+"""The text of the programs that replace envtest's. Pure.
 
-Each is a shell script that becomes the Python and the aggserver which wrote it: no environment has to be active, and neither need
-be on PATH. What envtest asks before each start (`--help`) the script answers itself, since that is quicker.
+Each is a shell script that executes the Python and the aggserver that wrote it: no environment has to be active, and neither need
+be on PATH. The script itself answers `--help`, with which envtest calls it before each start, since that is quicker.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 __all__ = ["MARK", "Origin", "texts"]
 
 MARK = "# Written by `aggserver envtest`."
-"""A line near the beginning of each program, by which it is known again."""
+"""A line near the beginning of each program, by which it is recognized."""
 
-# MARK is looked for in what is called kubectl, so that two folders of stand-ins on PATH don't call each other for ever.
+# It skips each kubectl with MARK in it, so that two folders of stand-ins on PATH don't call each other for ever.
 _KUBECTL = """\
 # The real kubectl, the first one on PATH that is no stand-in. A kubectl speaks to aggserver as to any API server.
 IFS=:
@@ -45,7 +45,7 @@ esac
 class Origin:
     """The Python and the aggserver that the programs run.
 
-    root: the folder to find aggserver in, or None where this Python finds it by itself.
+    root: the folder to find aggserver in, or None if this Python finds it by itself.
     etcd: the file that etcd's stand-in runs.
     """
 

@@ -1,6 +1,6 @@
-"""The garbage collector: objects go when their owners are gone.
+"""The garbage collector: deletes objects whose owners are gone.
 
 owner_graph    who owns whom; graph_builder keeps it up to date
-decisions      what is done with an object. Both know no store
-collector      does it
+decisions      what to do with an object. None of these uses a store
+collector      reads and writes the store
 """

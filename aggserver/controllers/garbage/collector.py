@@ -1,7 +1,7 @@
 """GarbageCollector: deletes objects whose owners are gone, and does what foreground and orphaning deletions wait for.
 
-It gets the events of all keys from the storage, and looks only at those that have owner references or are being deleted, which
-their bytes show. A graph (`owner_graph.py`, kept current by `graph_builder.py`) tells what is worth looking at, and each decision
+It gets the events of all keys from the storage, and decodes only objects that have owner references or are being deleted, which
+their bytes show. A graph (`owner_graph.py`, kept current by `graph_builder.py`) gives the objects to check, and each decision
 (`decisions.py`) is made from objects that are read at that moment. At the start, and when the subscription was lost, it reads the
 store once. An object may have tens of thousands of owners and any number of dependents, so all loops over them let other tasks
 run in between.
@@ -56,14 +56,14 @@ __all__ = ["GarbageCollector"]
 log = logging.getLogger("aggserver.controllers")
 
 USER = service_account("generic-garbage-collector")
-# How many checks run concurrently: each waits for the store, which commits the writes that wait together.
+# How many checks run concurrently. Each waits for the store, which commits all waiting writes together.
 _WORKERS = 16
 _READ = 50  # owners read from the store before other tasks run: about a millisecond
-# Dependents that are orphaned concurrently.
+# How many dependents are orphaned concurrently.
 _ORPHANED = 64
 # Steps of the graph before other tasks run: about two milliseconds.
 _STEPS = 200
-# Bytes of written objects that wait for the graph. With more, the store is read again, as if the subscription was lost.
+# Bytes of written objects that may wait to be added to the graph. With more, the store is read again.
 _MOST_WAITING = 32 * 1024 * 1024
 _KINDS = OwnerCheck("kinds", "")
 _EVENT = OwnerKind("v1", "Event")
@@ -72,7 +72,7 @@ _REPORTED = 10  # owners of one object that are looked for in other namespaces
 
 
 class GarbageCollector:
-    """clock: seconds since the epoch. `run` is the task."""
+    """The controller; `run` is its task. clock: seconds since the epoch."""
 
     def __init__(self, installer: Installer, storage: Storage, clock: Callable[[], float], later: CallLater = call_later) -> None:
         self._storage = storage
@@ -81,12 +81,12 @@ class GarbageCollector:
         self._client = InternalClient(installer, storage, USER)
         self._builder = GraphBuilder(OwnerGraph(self._client.find))
         self._queue = WorkQueue("garbage collector:", self._check, later, workers=_WORKERS)
-        self._reported: set[tuple[str, str]] = set()  # dependents and the uids of owners, of which Events tell
+        self._reported: set[tuple[str, str]] = set()  # (key of a dependent, uid of its owner) that already have an Event
         self._subscription: Subscription | None = None
         self._complete = asyncio.Event()  # whether the graph has the whole store
-        self._current = asyncio.Event()  # whether it has all that was written since
+        self._current = asyncio.Event()  # whether the graph has all that was written since
         self._current.set()
-        self._behind = asyncio.Event()  # the opposite
+        self._behind = asyncio.Event()  # whether writes wait to be added to the graph
         self._lost = asyncio.Event()
         installer.on_change(lambda: self._queue.add(_KINDS))
 
@@ -102,7 +102,7 @@ class GarbageCollector:
 
     @property
     def idle(self) -> bool:
-        """Whether it has looked at all that was worth looking at, but for what has to be tried again later."""
+        """Whether all checks were done, except those that are to be tried again later."""
         return self._complete.is_set() and self._builder.is_done and self._queue.idle
 
     # --- the graph ---
@@ -157,7 +157,7 @@ class GarbageCollector:
         self.lost(Unavailable("more was written than could be looked at"))
 
     def _advance(self) -> None:
-        """Some of what waits for the graph; the rest is done by `_catch_up`."""
+        """Bring the graph up to date, by a limited number of steps. `_catch_up` does the rest."""
         for check in self._builder.advance(_STEPS):
             self._queue.add(check)
         if self._builder.is_done:
@@ -179,7 +179,7 @@ class GarbageCollector:
         self._complete.clear()
         self._lost.set()
 
-    # --- what the graph finds worth looking at ---
+    # --- the checks that the graph asks for ---
 
     async def _check(self, check: OwnerCheck) -> None:
         await self._complete.wait()
@@ -253,7 +253,7 @@ class GarbageCollector:
         return standing(reference, None if owner is None else owner.metadata)
 
     async def _report(self, key: str, reference: Reference) -> None:
-        """Say in an Event if the owner is in another namespace, where its name is looked up unless it was in the right one."""
+        """Create an Event if the owner is in another namespace. It is looked for there only if it was never in the right one."""
         resource, at = self._graph.resource_of(reference.kind), keys.split(key)
         if resource is None or not resource.namespaced or (key, reference.uid) in self._reported:
             return
@@ -284,7 +284,7 @@ class GarbageCollector:
             log.info("garbage collector: no Event about %s: %s", key, error)
 
     async def _wait_for_dependents(self, at: ObjectKey, metadata: JSONObject) -> None:
-        """Remove the finalizer of an object that is deleted in the foreground, if it has to wait for none of its dependents."""
+        """Remove the finalizer of an object that is deleted in the foreground, if no dependent blocks its deletion."""
         uid = str(metadata["uid"])
         blocking = self._graph.blocking(uid)
         if not blocking:
@@ -304,7 +304,7 @@ class GarbageCollector:
         await self._update(at, uid, lambda obj: without_finalizer(obj, ORPHAN))
 
     async def _update(self, at: ObjectKey, uid: str, edit: Callable[[JSONObject], JSONObject]) -> bool:
-        """Returns whether there is such an object."""
+        """Update an object, with `edit`. Returns whether it exists. uid: what it must have, '' for any."""
 
         async def transform(obj: JSONObject) -> JSONObject:
             return edit(obj)
@@ -318,7 +318,7 @@ class GarbageCollector:
         return True
 
     async def _delete(self, key: str, found: FoundObject, propagation: str) -> None:
-        """Delete an object if its owners are still those by which that was decided."""
+        """Delete an object, if its owner references are still those on which the decision was based."""
         at, uid = keys.split(key), str(found.metadata.get("uid") or "")
         options = DeleteOptions(uid=uid, resource_version=str(found.revision), propagation=propagation)
         try:

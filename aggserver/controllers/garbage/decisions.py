@@ -1,4 +1,4 @@
-"""What the garbage collector does with an object, by its metadata and what became of its owners.
+"""What the garbage collector does with an object, by its metadata and the state of its owners.
 
 Pure. Source: k8s.io/kubernetes pkg/controller/garbagecollector/{garbagecollector,patch}.go, v1.36.3 (attemptToDeleteItem).
 """
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Standing(Enum):
-    """What became of an owner."""
+    """The state of an owner."""
 
     SOLID = "exists"
     DANGLING = "does not exist"
@@ -53,7 +53,7 @@ class Detach:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """unblock: before that, let no owner wait for the object, since they would wait for each other."""
+    """Delete the object. unblock: clear blockOwnerDeletion first, since its owners and dependents would wait for each other."""
 
     propagation: str
     unblock: bool = False
@@ -71,14 +71,14 @@ def judge(
 ) -> Verdict:
     """What to do with an object that is not being deleted.
 
-    dependents_wait: whether some dependent of the object is itself being deleted in the foreground. It may wait for the object,
-    so that the object must not wait for it.
+    dependents_wait: whether a dependent of the object is itself being deleted in the foreground. The dependent may wait for the
+    object, so the object must not wait for the dependent.
     """
     standings = {standing for _, standing in owners}
     if not owners or standings & {Standing.UNKNOWN, Standing.MISPLACED}:
         return Keep()
     if Standing.SOLID in standings:
-        # References to owners that wait are removed too, or these would wait for ever.
+        # References to owners in foreground deletion are removed, too: else these owners would wait for ever.
         lost = frozenset(reference.uid for reference, standing in owners if standing is not Standing.SOLID)
         return Detach(lost) if lost else Keep()
     if Standing.WAITING in standings and has_dependents:
@@ -88,7 +88,7 @@ def judge(
 
 
 def standing(reference: Reference, owner: JSONObject | None) -> Standing:
-    """owner: the metadata of the object that the reference leads to, None if there is none."""
+    """The state of a reference's owner. owner: the metadata of the object that it leads to, None if there is none."""
     if owner is None or owner.get("uid") != reference.uid:
         return Standing.DANGLING
     return Standing.WAITING if is_deleting_dependents(owner) else Standing.SOLID
@@ -99,9 +99,9 @@ def is_deleting_dependents(metadata: JSONObject) -> bool:
 
 
 def misplaced_owner_event(key: ObjectKey, obj: JSONObject, reference: Reference, now: str, suffix: str) -> JSONObject:
-    """The Event that says of a dependent that its owner is in another namespace.
+    """The Event for a dependent whose owner is in another namespace.
 
-    obj: of the dependent apiVersion, kind and metadata. now: as in metadata. suffix: makes the name unique.
+    obj: apiVersion, kind and metadata of the dependent. now: RFC 3339. suffix: makes the name unique.
     """
     identity = f"{reference.kind.api_version}/{reference.kind.kind}, namespace: {key.namespace}, name: {reference.name}"
     metadata = {"name": f"{key.name}.{suffix}", "namespace": key.namespace or "default"}
@@ -122,7 +122,7 @@ def misplaced_owner_event(key: ObjectKey, obj: JSONObject, reference: Reference,
 
 
 def without_owners(obj: JSONObject, uids: Collection[str]) -> JSONObject:
-    """The object without the references to these owners. Changes it."""
+    """Remove the references to these owners from the object, and return it."""
     metadata = obj["metadata"]
     left = [entry for entry in metadata.get("ownerReferences") or () if entry.get("uid") not in uids]
     metadata["ownerReferences"] = left
@@ -132,7 +132,7 @@ def without_owners(obj: JSONObject, uids: Collection[str]) -> JSONObject:
 
 
 def unblock_owners(obj: JSONObject) -> JSONObject:
-    """The object with references for which no owner waits. Changes it."""
+    """Clear blockOwnerDeletion in the object's owner references, and return it."""
     for entry in obj["metadata"].get("ownerReferences") or ():
         if entry.get("blockOwnerDeletion"):
             entry["blockOwnerDeletion"] = False
@@ -140,7 +140,7 @@ def unblock_owners(obj: JSONObject) -> JSONObject:
 
 
 def without_finalizer(obj: JSONObject, finalizer: str) -> JSONObject:
-    """Changes the object."""
+    """Remove a finalizer from the object, and return it."""
     metadata = obj["metadata"]
     left = [name for name in metadata.get("finalizers") or () if name != finalizer]
     metadata["finalizers"] = left

@@ -1,8 +1,8 @@
-"""GraphBuilder: brings the graph of owners up to date with what the store tells, in steps.
+"""GraphBuilder: brings the graph of owners up to date with the events of the store, in steps.
 
-One object may name tens of thousands of owners, and one deletion may concern any number of dependents, so the work of an event is
-not done at once: whoever holds the builder has it do some steps, and lets other tasks run between. Events are worked on in their
-order, one after the other.
+One object may name tens of thousands of owners, and one deletion may concern any number of dependents. So the work for an event
+is divided into steps: the caller has the builder do some of them, and lets other tasks run in between. Events are processed in
+their order, one after the other.
 Pure. Source: k8s.io/kubernetes pkg/controller/garbagecollector/graph_builder.go, v1.36.3, where a goroutine takes the events from
 a queue.
 """
@@ -19,16 +19,16 @@ from aggserver.storage import keys
 
 __all__ = ["GraphBuilder"]
 
-# An object whose bytes have neither of these is of no interest. In text, the quotes would be escaped.
+# An object whose bytes have neither of these needs no check. In a string value the quotes would be escaped.
 _OWNED, _DELETED = b'"ownerReferences"', b'"deletionTimestamp"'
 # As upstream: Events are not collected, because there are many and they expire.
 _IGNORED = (keys.resource_prefix("", "events"), keys.resource_prefix("events.k8s.io", "events"))
-# Bytes of an object that are decoded in about the time of a step, some microseconds.
+# Decoding so many bytes of an object takes about as long as a step, some microseconds.
 _BYTES_PER_STEP = 500
 
 
 class _Write(NamedTuple):
-    """value: None for a deletion. is_new: whether there was no object at the key before."""
+    """One write to the store. value: None for a deletion. is_new: whether there was no object at the key before."""
 
     key: str
     value: bytes | None
@@ -36,17 +36,17 @@ class _Write(NamedTuple):
 
 
 class GraphBuilder:
-    """graph: is changed by nothing else, except by `verified`."""
+    """Builds a graph. graph: must not be changed otherwise, except by `verified`."""
 
     def __init__(self, graph: OwnerGraph) -> None:
         self.graph = graph
-        # None stands for a change of the kinds that are served.
+        # The events to process. None: the kinds that are served have changed.
         self._waiting: deque[_Write | None] = deque()
         self._steps: Steps | None = None
         self.waiting_bytes = 0
 
     def written(self, key: str, value: bytes | None, *, is_new: bool = False) -> None:
-        """value: None for a deletion. is_new: whether there was no object at the key before, as far as that is known."""
+        """Add a write to the waiting events. value: None for a deletion. is_new: whether there surely was no object before."""
         if not key.startswith(_IGNORED):
             self._waiting.append(_Write(key, value, is_new))
             self.waiting_bytes += len(value or b"")
@@ -55,7 +55,7 @@ class GraphBuilder:
         self._waiting.append(None)
 
     def abandon(self) -> None:
-        """Forget what waits. The graph is incomplete from then on."""
+        """Drop the waiting events. The graph is incomplete from then on."""
         self._waiting.clear()
         self._steps = None
         self.waiting_bytes = 0
@@ -65,7 +65,7 @@ class GraphBuilder:
         return self._steps is None and not self._waiting
 
     def advance(self, most: int) -> list[OwnerCheck]:
-        """Do so many steps, or the rest if that is less. Returns what they find worth looking at."""
+        """Do at most `most` steps. Returns the checks that they ask for."""
         found: list[OwnerCheck] = []
         while most > 0 and not self.is_done:
             if self._steps is None:
@@ -94,7 +94,7 @@ class GraphBuilder:
             keys.split(key)
             metadata = stored.metadata_of(value)
         except (ValueError, RecursionError):
-            return  # no object, or one that can't be read: its owners are unknown
+            return  # the value is no object, or can't be read, so its owners are unknown
         for _ in range(len(value) // _BYTES_PER_STEP):
             yield None
         yield from self.graph.changed(key, metadata)

@@ -1,12 +1,13 @@
-"""OwnerGraph: which objects name which others as their owners, and what an event makes worth looking at.
+"""OwnerGraph: which objects name which others as their owners, and what to check after an event.
 
-It knows the objects that have owner references, and those whose deletion waits for the garbage collector, and no others: its size
-is that of the references, not that of the store. Owners are known by the keys that references lead to, and are verified once for
-all their dependents; only dependents whose owner is not what they say are looked at one by one.
+It has the objects with owner references, and those whose deletion waits for the garbage collector, and no others: its size grows
+with the references, not with the store. Owners are identified by the keys that references lead to, and are verified once for all
+their dependents; only dependents whose owner does not have the uid in their reference are checked one by one.
 
-An object may name tens of thousands of owners, and an owner may have any number of dependents. So what takes that long is an
-iterator: each item is one step of the work, an `OwnerCheck` or None, and other tasks may run between two of them. Whoever begins
-such an iterator finishes it before the next. Meanwhile every reference that was there before and stays is known.
+An object may name tens of thousands of owners, and an owner may have any number of dependents. So methods that take that long
+return an iterator: each item is one step of the work, an `OwnerCheck` or None, and other tasks may run between two steps. An
+iterator must be exhausted before the next one is begun. At each step the graph has all references that are in both the old and
+the new state.
 
 Pure. Source: k8s.io/kubernetes pkg/controller/garbagecollector/{graph,graph_builder}.go, v1.36.3. Upstream watches all objects,
 and keeps a node for each.
@@ -42,7 +43,7 @@ ABSENT = ""
 
 
 class OwnerKind(NamedTuple):
-    """What an owner reference says of the owner's type."""
+    """The type of an owner, as owner references give it."""
 
     api_version: str
     kind: str
@@ -70,18 +71,18 @@ class Reference(NamedTuple):
 
 
 class OwnerCheck(NamedTuple):
-    """What is worth looking at: an object, the owner at a key, or (without a key) which kinds are served."""
+    """What to check: an object, the owner at a key, or (with the key '') which kinds are served."""
 
     what: Literal["object", "owner", "kinds"]
     key: str
 
 
-# The steps of some work, and what they find worth looking at.
+# The steps of some work, and the checks that they ask for.
 Steps = Iterator[OwnerCheck | None]
 
 
 def references(metadata: JSONObject) -> Iterator[Reference]:
-    """The owner references of an object, as far as they can be understood, each in a step of its own."""
+    """The owner references of an object, without malformed ones. An iterator, so that other tasks can run in between."""
     given = metadata.get("ownerReferences")
     kinds: dict[OwnerKind, OwnerKind] = {}  # shared, which saves a third of the memory of an object's references
     for entry in given if isinstance(given, list) else ():
@@ -100,7 +101,7 @@ def _reference(entry: Mapping[str, Any], kinds: dict[OwnerKind, OwnerKind]) -> R
 
 
 def address(reference: Reference, namespace: str, resource: OwnerResource) -> str | None:
-    """The key of the owner, in the namespace of its dependent; None where a cluster-scoped object names a namespaced owner."""
+    """The key of the owner, in the namespace of its dependent; None if a cluster-scoped object names a namespaced owner."""
     if resource.namespaced and not namespace:
         return None
     prefix = keys.resource_prefix(resource.group, resource.resource)
@@ -109,7 +110,7 @@ def address(reference: Reference, namespace: str, resource: OwnerResource) -> st
 
 @dataclass(slots=True)
 class _Node:
-    """An object. phase: what the garbage collector has to do for its deletion, '' for nothing."""
+    """An object. phase: the finalizer of the garbage collector that its deletion waits for, '' if none."""
 
     uid: str
     owners: dict[Reference, None]
@@ -118,10 +119,10 @@ class _Node:
 
 @dataclass(slots=True)
 class _Owner:
-    """A key that references lead to. uid: of the object there; None if unknown. since: the number of the event that told so.
+    """A key that references lead to. uid: of the object there, None if unknown. since: the number of the last event about it.
 
-    was_there: whether there was an object while the graph was kept. dependents: with the uid that they name, and the number of
-    references that do.
+    was_there: whether the graph has ever seen an object there. dependents: the number of references by (key of the dependent, uid
+    in the reference).
     """
 
     since: int
@@ -132,21 +133,21 @@ class _Owner:
 
 @dataclass(slots=True)
 class _Referenced:
-    """A kind that references name, and these, with their dependents. resource: None as long as it is not served."""
+    """A kind that references name. resource: None until it is served. references: (key of the dependent, reference)."""
 
     resource: OwnerResource | None
     references: dict[tuple[str, Reference], None] = field(default_factory=dict)
 
 
 class OwnerGraph:
-    """find: is asked once for each kind that references name, and again by `kinds_changed`."""
+    """The graph. find: called once for each kind that references name, and again by `kinds_changed`."""
 
     def __init__(self, find: Find) -> None:
         self._find = find
         self._nodes: dict[str, _Node] = {}
         self._owners: dict[str, _Owner] = {}
         self._kinds: dict[OwnerKind, _Referenced] = {}
-        # Numbers of references by the owner's uid, wherever they lead to, and the dependent; of all, and of those that block.
+        # The number of references by the owner's uid and the dependent's key: of all references, and of those that block.
         self._dependents: dict[str, dict[str, int]] = {}
         self._blocking: dict[str, dict[str, int]] = {}
         self._waiting: dict[str, str] = {}  # uid -> key, of objects that are deleted in the foreground
@@ -156,7 +157,7 @@ class OwnerGraph:
         return key in self._nodes
 
     def objects(self) -> list[str]:
-        """The keys of all objects that it knows."""
+        """The keys of all objects in the graph."""
         return list(self._nodes)
 
     # --- events ---
@@ -199,7 +200,7 @@ class OwnerGraph:
             owner.uid, owner.since = None, self._events
 
     def kinds_changed(self) -> Steps:
-        """Other kinds may be served now. A kind that is not served any more stays what it was."""
+        """Ask again which kinds are served. A kind that is not served any more keeps its resource."""
         for kind, referenced in list(self._kinds.items()):
             yield None
             before, resource = referenced.resource, self._find(kind)
@@ -215,9 +216,9 @@ class OwnerGraph:
                 yield OwnerCheck("object", key)
 
     def verified(self, key: str, uid: str, since: int) -> bool:
-        """What is at an owner's key: the uid, or ABSENT. since: as of `unverified` before that was read.
+        """Set which object is at an owner's key. uid: ABSENT for none. since: what `unverified` returned before it was read.
 
-        Returns whether that is news; then `misfits` are worth looking at.
+        Returns whether the graph has taken it over, so that `misfits` must be checked; it has not if it changed since.
         """
         owner = self._owners.get(key)
         if owner is None or owner.since != since:
@@ -227,7 +228,7 @@ class OwnerGraph:
         return True
 
     def misfits(self, key: str) -> Steps:
-        """The dependents with a reference that leads to `key`, where there is not what it names."""
+        """Checks for the dependents with a reference to `key`, unless the object there has the uid of the reference."""
         owner = self._owners.get(key)
         if owner is not None:
             for dependent, uid in list(owner.dependents):
@@ -236,7 +237,7 @@ class OwnerGraph:
     # --- questions ---
 
     def unverified(self, key: str) -> int | None:
-        """For `verified`; None if it is known what is at the key, or if no reference leads to it."""
+        """The `since` for `verified`; None if the object at the key is known, or no reference leads to it."""
         owner = self._owners.get(key)
         return None if owner is None or owner.uid is not None else owner.since
 
@@ -246,12 +247,12 @@ class OwnerGraph:
         return owner is not None and owner.uid == ABSENT
 
     def was_there(self, key: str) -> bool:
-        """Whether there was an object at an owner's key, as far as it has seen."""
+        """Whether the graph has ever seen an object at an owner's key."""
         owner = self._owners.get(key)
         return owner is not None and owner.was_there
 
     def resource_of(self, kind: OwnerKind) -> OwnerResource | None:
-        """The resource of a kind, also of one that was served when a reference that is still there named it."""
+        """The resource of a kind; also of a kind that is not served any more, if references have named it since."""
         return self._find(kind) or (self._kinds[kind].resource if kind in self._kinds else None)
 
     def dependents(self, uid: str) -> list[str]:
@@ -259,7 +260,7 @@ class OwnerGraph:
         return list(self._dependents.get(uid, ()))
 
     def blocking(self, uid: str) -> list[str]:
-        """Those of the dependents for which the owner, deleted in the foreground, has to wait."""
+        """The keys of the dependents that block the foreground deletion of the owner with this uid."""
         return list(self._blocking.get(uid, ()))
 
     def is_deleting_dependents(self, key: str) -> bool:
@@ -269,7 +270,7 @@ class OwnerGraph:
     # --- the parts of an event ---
 
     def _replace_owners(self, key: str, node: _Node, given: Iterator[Reference]) -> Steps:
-        """The new references first, then those that are gone: an owner must never miss a dependent that it waits for."""
+        """Add the new references first, then remove those that are gone: an owner must never miss a dependent that blocks it."""
         owners: dict[Reference, None] = {}
         for reference in given:
             owners[reference] = None
@@ -345,7 +346,7 @@ def _leads_to(key: str, reference: Reference, resource: OwnerResource | None) ->
 
 
 def _phase(metadata: JSONObject) -> str:
-    """What the garbage collector has to do before the object can be removed. Dependents are orphaned first, as upstream."""
+    """The finalizer of the garbage collector that the deletion waits for; '' if none. Orphaning comes first, as upstream."""
     if not metadata.get("deletionTimestamp"):
         return ""
     finalizers = metadata.get("finalizers") or ()
@@ -353,7 +354,7 @@ def _phase(metadata: JSONObject) -> str:
 
 
 def _count(index: dict[str, dict[str, int]], name: str, key: str, change: int) -> None:
-    """Count a reference, or one less; what has none is not kept."""
+    """Add `change` to a count in the index. Counts of 0 are removed."""
     members = index.setdefault(name, {})
     members[key] = members.get(key, 0) + change
     if not members[key]:

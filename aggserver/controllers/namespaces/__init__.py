@@ -1,1 +1,1 @@
-"""Namespaces: emptied when they are deleted, and the objects that each has from its beginning."""
+"""Namespaces: empties those that are deleted, and creates the objects that each one has from its beginning."""

@@ -1,4 +1,4 @@
-"""The conditions in the status of a namespace that is being deleted: what of its content is left, and why.
+"""The conditions in the status of a namespace that is being deleted: what content is left, and why.
 
 Pure. Source: k8s.io/kubernetes pkg/controller/namespace/deletion/{namespaced_resources_deleter,status_condition_utils}.go,
 v1.36.3.
@@ -20,7 +20,7 @@ __all__ = ["Remaining", "with_conditions"]
 class Remaining:
     """What could not be deleted: objects by (group, plural), the finalizers that they wait for, and what failed.
 
-    told: whether the numbers are told in the conditions. As upstream, they are not as long as there are Pods, which go first.
+    told: whether the conditions show the numbers. As upstream, they do not while there are Pods, which are deleted first.
     """
 
     objects: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -30,7 +30,7 @@ class Remaining:
 
 
 class _Condition(NamedTuple):
-    """reason, message: of the condition with status False, which says that nothing is wrong."""
+    """A type of condition. reason, message: with the status False, when there is no problem."""
 
     type: str
     reason: str
@@ -51,7 +51,7 @@ _CONDITIONS = (
 
 
 def with_conditions(status: JSONObject, remaining: Remaining, now: str) -> JSONObject:
-    """The status with the conditions that say what remains. now: as in metadata; of conditions that change."""
+    """The status with the conditions that say what remains. now: RFC 3339, the lastTransitionTime of conditions that change."""
     problems = _problems(remaining)
     present = {entry.get("type"): entry for entry in status.get("conditions") or ()}
     wanted = {condition.type: _wanted(condition, problems) for condition in _CONDITIONS}
@@ -81,7 +81,7 @@ def _problems(remaining: Remaining) -> dict[str, tuple[str, str]]:
         message = f"Failed to delete all resource types, {len(failures)} remaining: {', '.join(failures)}"
         found["NamespaceDeletionContentFailure"] = "ContentDeletionFailed", message
     if remaining.told and remaining.objects:
-        # A resource of the core group has a dot at its end, as upstream.
+        # The name of a core resource ends with a dot, as upstream.
         left = sorted(f"{name}.{group} has {count} resource instances" for (group, name), count in remaining.objects.items())
         found["NamespaceContentRemaining"] = "SomeResourcesRemain", f"Some resources are remaining: {', '.join(left)}"
     if remaining.told and remaining.finalizers:

@@ -1,9 +1,9 @@
 """NamespaceController: empties the namespaces that are being deleted, and then removes their finalizer.
 
 All objects of all kinds are deleted as a client would delete them, so that their finalizers are respected. Pods go first, and the
-rest only when there are none. What is left is told in the conditions of the namespace.
-It begins GRACE_SECONDS after the deletion: suites that were written for envtest, where nothing empties namespaces, delete one and
-then finalize it themselves, which must not conflict with the writes from here.
+rest only when there are none. The conditions of the namespace show what is left.
+It begins GRACE_SECONDS after the deletion: suites that were written for envtest, where nothing empties namespaces, delete a
+namespace and then finalize it themselves, which must not conflict with writes of this controller.
 Source: k8s.io/kubernetes pkg/controller/namespace, v1.36.3. Upstream waits five seconds before it begins, and longer for what has
 finalizers.
 """
@@ -40,9 +40,9 @@ _WORKERS = 4
 
 
 class NamespaceController:
-    """store: of the namespaces. clock: seconds since the epoch. `run` is the task.
+    """The controller; `run` is its task. store: of the namespaces. clock: seconds since the epoch.
 
-    grace: seconds between the deletion of a namespace, or the start of this task if that is later, and the first deletion in it.
+    grace: seconds from the deletion of a namespace, or from the start of the task if that is later, to the first deletion in it.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class NamespaceController:
         self._client = InternalClient(installer, storage, USER)
         self._clock = clock
         self._grace = grace
-        # The uids of namespaces that were seen to be deleted, by name.
+        # By name, the uids of namespaces that were seen being deleted.
         self._deleted: dict[str, str] = {}
         self._informer = Informer(store, self._sync, later, workers=_WORKERS)
 

@@ -1,7 +1,7 @@
-"""NamespaceObjects: the object that each namespace has from its beginning, and gets again when it is deleted or changed.
+"""NamespaceObjects: creates an object in each namespace from its beginning, and restores it when it is deleted or changed.
 
 There are two: the ServiceAccount `default`, and the ConfigMap `kube-root-ca.crt` with the CA by which clients in the namespace
-know the server. They are looked up by their keys, so that nothing is loaded or compiled where they exist.
+verify the server. They are looked up by their keys, so that nothing is loaded or compiled where they exist.
 Source: k8s.io/kubernetes pkg/controller/serviceaccount/serviceaccounts_controller.go, pkg/controller/certificates/
 rootcacertpublisher/publisher.go, v1.36.3.
 """
@@ -36,9 +36,9 @@ _ABOUT_ROOT_CA = (
 
 @dataclass(frozen=True, slots=True)
 class NamespaceObject:
-    """What each namespace has. resource: of the core group. user: who makes it.
+    """An object that each namespace has. resource: its plural, of the core group. user: the one who creates it.
 
-    content: the members that the object must have, besides apiVersion, kind and metadata. annotations: which it must have.
+    content: the members that the object must have, besides apiVersion, kind and metadata. annotations: those it must have.
     """
 
     resource: str
@@ -70,7 +70,7 @@ def default_service_account() -> NamespaceObject:
 
 
 def root_ca(bundle: str) -> NamespaceObject:
-    """bundle: PEM."""
+    """The ConfigMap with the server's CA. bundle: PEM."""
     return NamespaceObject(
         "configmaps",
         "ConfigMap",
@@ -82,7 +82,7 @@ def root_ca(bundle: str) -> NamespaceObject:
 
 
 class NamespaceObjects:
-    """wanted: what each namespace is to have. namespaces: their store. `run` is the task."""
+    """The controller; `run` is its task. wanted: the object that each namespace must have. namespaces: their store."""
 
     def __init__(
         self, wanted: NamespaceObject, namespaces: Store, installer: Installer, storage: Storage, later: CallLater = call_later
@@ -123,12 +123,12 @@ class NamespaceObjects:
             else:
                 await self._client.update(ObjectKey("", wanted.resource, namespace, wanted.name), corrected, of_metadata=False)
         except StatusError as error:
-            # The namespace is deleted by now, or somebody was quicker.
+            # The namespace has been deleted, or somebody else has just written the object.
             if error.code not in (404, 409) and not any(cause.reason == "NamespaceTerminating" for cause in error.causes):
                 raise
         return None
 
-    # --- deletions and changes, of which the storage tells ---
+    # --- deletions and changes of the object, by a watch of the storage ---
 
     async def _follow(self) -> None:
         pauses = RETRY.pauses()
@@ -142,7 +142,7 @@ class NamespaceObjects:
                 self._later(next(pauses), over.set)
                 await over.wait()
                 continue
-            # What was missed, if this is not the first time.
+            # Check all namespaces, since changes may have been missed while there was no watch.
             for namespace in self._informer.objects:
                 self._informer.enqueue(namespace)
             await self._lost.wait()

@@ -1,1 +1,1 @@
-"""What `--pods=run` does: makes the Pods of workloads, and has them run without a node."""
+"""The controllers behind `--pods=run`: create the Pods of workloads, and show them as running without a node."""

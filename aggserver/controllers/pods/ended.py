@@ -1,4 +1,4 @@
-"""Pods that were deleted without time to end, and are still there: the server was killed between the two steps of that.
+"""Removes Pods that were deleted with a grace period of 0 and still exist, since the server was killed between the two steps.
 
 The first step marks the Pod, the second removes it. In a cluster, a kubelet or the collector of Pods removes what is left.
 Source: k8s.io/apiserver pkg/registry/rest/delete.go (the two phases), k8s.io/kubernetes pkg/controller/podgc, v1.36.3.
@@ -22,12 +22,12 @@ __all__ = ["remove_ended_pods"]
 log = logging.getLogger("aggserver.controllers")
 
 _PAGE = 500  # objects read at once
-# How it stands in the JSON of an object; other objects may have it, too.
+# In the JSON of a Pod after the first step. Other Pods may also contain this text.
 _MARK = b'"deletionGracePeriodSeconds":0'
 
 
 async def remove_ended_pods(storage: Storage, pods: Store) -> None:
-    """To be run once, at the start. Raises StorageError, StatusError."""
+    """Remove the Pods that are left. To be run once, at the start. Raises StorageError, StatusError."""
     start, prefix = "", keys.resource_prefix("", "pods")
     while True:
         page = await storage.list(prefix, start=start, limit=_PAGE)

@@ -1,8 +1,8 @@
-"""PodRunner: has every Pod run at once, and makes the Pods of workloads, for `--pods=run`.
+"""PodRunner: shows every Pod as running at once, and creates the Pods of workloads, for `--pods=run`.
 
-In the place of the scheduler, a kubelet and kube-controller-manager's controllers of workloads, as kwok is: nothing is run, but
-what clients wait for comes to be. Pods are bound to one node that it makes, are ready when they are, and complete if a Job
-controls them; a deleted Pod is gone at once. What is to be done is in `workloads.py` and `running.py`.
+It replaces the scheduler, a kubelet and kube-controller-manager's controllers of workloads, as kwok does: no container runs, but
+objects get the status that clients wait for. It creates one node and binds Pods to it. They are ready once they are bound, and
+complete if a Job controls them; a deleted Pod is gone at once. `workloads.py` and `running.py` decide what to write.
 Source: k8s.io/kubernetes pkg/controller, pkg/kubelet, v1.36.3.
 """
 
@@ -42,7 +42,7 @@ _WORKLOADS = {
 }
 _SCHEDULERS = ("", "default-scheduler")
 _WORKERS = 8
-# With more Pods, the plan of their workload is made in a thread.
+# The plan of a workload with more Pods than this is made in a thread.
 _MANY = 500
 # Bytes of Pods that are decoded before other tasks run: some milliseconds.
 _DECODED = 256 * 1024
@@ -55,7 +55,7 @@ class _Controller(NamedTuple):
 
 
 class PodRunner:
-    """clock: seconds since the epoch. `run` is the task."""
+    """The controller; `run` is its task. clock: seconds since the epoch."""
 
     def __init__(self, installer: Installer, storage: Storage, clock: Callable[[], float], later: CallLater = call_later) -> None:
         self._client = InternalClient(installer, storage, CONTROLLER)
@@ -65,9 +65,9 @@ class PodRunner:
             kind: Informer(self._client.store(*resource), partial(self._sync, kind), later, workers=_WORKERS)
             for kind, resource in _WORKLOADS.items()
         }
-        # What controls each Pod and ReplicaSet, by their kinds and keys: to be told when one is gone.
+        # The controller of each Pod and ReplicaSet, by their kinds and keys, which is synced again when one is gone.
         self._controllers: dict[tuple[str, str], _Controller] = {}
-        # The keys of Pods and ReplicaSets, by their kinds and the uid of what controls them.
+        # The keys of Pods and ReplicaSets, by their kinds and the uid of their controller.
         self._controlled_by: dict[tuple[str, str], dict[str, None]] = {}
 
     async def run(self) -> None:
@@ -127,7 +127,7 @@ class PodRunner:
     # --- workloads ---
 
     def _tell_controller(self, kind: str, key: str, obj: JSONObject | None) -> None:
-        """Have what controls an object looked at, and what controlled it before."""
+        """Enqueue the controller of an object, and its former controller."""
         known = self._controllers.pop((kind, key), None)
         reference = controller_of(obj) if obj is not None else None
         found = None
@@ -142,7 +142,7 @@ class PodRunner:
                 self._workloads[each.kind].enqueue(each.key)
 
     def _forget(self, kind: str, key: str, uid: str) -> None:
-        """An object is not controlled by this any more."""
+        """Forget that the object at a key has the controller with this uid."""
         members = self._controlled_by.get((kind, uid), {})
         members.pop(key, None)
         if not members:
@@ -174,7 +174,7 @@ class PodRunner:
         return await asyncio.to_thread(plan) if len(pods) > _MANY else plan()
 
     async def _controlled(self, kind: str, owner: JSONObject) -> list[JSONObject]:
-        """Read anew, since the informer's cache may not have yet what was made a moment ago."""
+        """The objects of a kind that the owner controls. Read from the store: the informer may not have the newest ones yet."""
         await (self._pods if kind == "Pod" else self._workloads[kind]).caught_up()
         metadata, store, found = owner["metadata"], self._client.store(*_BY_KIND[kind]), list[JSONObject]()
         read = 0
@@ -193,7 +193,7 @@ class PodRunner:
         return found
 
     async def _claims(self, owner: JSONObject) -> set[str]:
-        """The names of the PersistentVolumeClaims in its namespace, if it wants any."""
+        """The names of the PersistentVolumeClaims in the owner's namespace, if the owner has templates of claims."""
         if not owner["spec"].get("volumeClaimTemplates"):
             return set()
         result = await self._client.store(*_CLAIMS).list(Context(CONTROLLER, owner["metadata"]["namespace"]), ALL)
@@ -201,7 +201,7 @@ class PodRunner:
 
     async def _carry_out(self, at: ObjectKey, owner: JSONObject, plan: WorkloadPlan) -> None:
         async for obj in in_turns(plan.create, 1):
-            # A copy that belongs to the store; `copy.deepcopy` would take a second for a large template.
+            # Give the store a copy of its own. `copy.deepcopy` would take a second for a large template.
             made = await self._client.create(*_BY_KIND[obj["kind"]], codec.decode_stored(codec.encode_json(obj)))
             if obj["kind"] != "PersistentVolumeClaim":
                 name = f"{at.namespace}/{keys.split(made.key).name}"
@@ -240,7 +240,7 @@ class PodRunner:
     # --- writing ---
 
     async def _write_status(self, at: ObjectKey, uid: str, status: JSONObject | Callable[[str], JSONObject]) -> None:
-        """status: its members, or a function from the time to them; those that are None are removed."""
+        """Merge members into an object's status. status: the members, or a function of the time (RFC 3339); None removes one."""
         members = status(self._now()) if callable(status) else status
 
         async def with_status(current: JSONObject) -> JSONObject:

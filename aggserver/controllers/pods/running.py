@@ -1,4 +1,4 @@
-"""The status of Pods that run at once, without a node that runs them: for `--pods=run`.
+"""The status of Pods that are shown as running at once, though no node runs them, for `--pods=run`.
 
 Pure. Source: k8s.io/kubernetes pkg/kubelet/status/generate.go, pkg/kubelet/kubelet_pods.go, v1.36.3.
 """
@@ -13,14 +13,14 @@ from aggserver.meta.json_types import JSONObject
 __all__ = ["NODE_ADDRESS", "completed", "node", "node_status", "running", "without_not_ready"]
 
 NODE_ADDRESS = "172.18.0.2"
-# In the order in which the kubelet has them.
+# In the kubelet's order.
 _CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 _NOT_READY = "node.kubernetes.io/not-ready"
 _ROOM = {"cpu": "32", "memory": "256Gi", "pods": "10000", "ephemeral-storage": "1Ti"}
 
 
 def running(pod: JSONObject, now: str) -> JSONObject:
-    """The status of a Pod whose containers have just started. now: as in metadata."""
+    """The status of a Pod whose containers have just started. now: RFC 3339."""
     status, spec, uid = pod.get("status") or {}, pod["spec"], pod["metadata"]["uid"]
     address = _address(uid)
     gates = [gate["conditionType"] for gate in spec.get("readinessGates") or ()]
@@ -75,7 +75,7 @@ def node_status(name: str, now: str) -> JSONObject:
 
 
 def without_not_ready(node: JSONObject) -> JSONObject:
-    """The node without the taint of nodes that are new, which kube-controller-manager takes away from those that are ready."""
+    """The node without the taint of new nodes, which kube-controller-manager removes from ready nodes."""
     spec = {**node["spec"], "taints": [each for each in node["spec"].get("taints") or () if each["key"] != _NOT_READY]}
     return {**node, "spec": {name: value for name, value in spec.items() if value != []}}
 

@@ -1,8 +1,8 @@
-"""What the controllers of ReplicaSets, Deployments, StatefulSets, DaemonSets and Jobs would do: Pods to make and to delete, and
-the status to write.
+"""Plans for ReplicaSets, Deployments, StatefulSets, DaemonSets and Jobs, as their controllers would make them: Pods to create and
+to delete, and the status to write.
 
-For `--pods=run`, in which every Pod that is made is ready at once. So a rollout has no surge: the new Pods come, and then the old
-ones go. Pods are counted as they are; those that nobody owns are not adopted.
+For `--pods=run`, by which every new Pod is ready at once. So a rollout has no surge: all new Pods are created, and then the old
+ones are deleted. Pods without a controller are not adopted.
 
 Pure. Source: k8s.io/kubernetes pkg/controller/{replicaset,deployment,statefulset,daemon,job}, v1.36.3.
 """
@@ -40,22 +40,23 @@ _DESIRED, _MAX = "deployment.kubernetes.io/desired-replicas", "deployment.kubern
 _NOT_COPIED = frozenset({_LAST_APPLIED, REVISION, _PASSED, _DESIRED, _MAX})  # from a Deployment to its ReplicaSets
 _PASSED_CHARACTERS = 2000  # of the revisions that a ReplicaSet had before, as upstream
 _JOB_CONTROLLER = "kubernetes.io/job-controller"
-# Letters and digits of which no words are made, as upstream's hashes.
+# Letters and digits that make no words, as in upstream's hashes.
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 _HISTORY = 10
-# Pods of one plan: a workload may ask for two billions. Each Pod that is made has the next plan made.
+# The most Pods of one plan: a workload may ask for two billion. Each created Pod causes a new plan, which has the next ones.
 _BURST = 500
 _FAILURES = 6
 
 
 @dataclass(slots=True)
 class WorkloadPlan:
-    """create: Pods, ReplicaSets and PersistentVolumeClaims, by their kinds. They share parts with each other and with the planned
-    object, since hundreds of copies of a large template would fill the memory. delete: objects. scale: ReplicaSets, and to how
-    many.
+    """What to write for one workload.
 
-    annotate: objects, the planned one among them, and their new annotations. status: the members of the status that are to
-    change; those that are None are removed.
+    create: Pods, ReplicaSets and PersistentVolumeClaims. They share parts with each other and with the workload, since hundreds
+    of copies of a large template would fill the memory. delete: objects. scale: ReplicaSets, with their new replicas.
+
+    annotate: objects, maybe the workload itself, with their new annotations. status: the members of the workload's status that
+    are to change; None removes one.
     """
 
     create: list[JSONObject] = field(default_factory=list)
@@ -66,7 +67,7 @@ class WorkloadPlan:
 
 
 def controller_of(obj: JSONObject) -> JSONObject | None:
-    """The owner reference to what controls an object."""
+    """The owner reference to the controller of an object; None if it has none."""
     owners = obj["metadata"].get("ownerReferences") or ()
     return next((entry for entry in owners if entry.get("controller")), None)
 
@@ -75,7 +76,7 @@ def controller_of(obj: JSONObject) -> JSONObject | None:
 
 
 def replica_set(owner: JSONObject, pods: Sequence[JSONObject]) -> WorkloadPlan:
-    """pods: those that it controls."""
+    """The plan for a ReplicaSet. pods: those that it controls."""
     spec = owner["spec"]
     active = [pod for pod in pods if _is_active(pod)]
     wanted = spec.get("replicas", 1)
@@ -98,7 +99,7 @@ def replica_set(owner: JSONObject, pods: Sequence[JSONObject]) -> WorkloadPlan:
 
 
 def deployment(owner: JSONObject, sets: Sequence[JSONObject], now: str) -> WorkloadPlan:
-    """sets: the ReplicaSets that it controls. now: as in metadata."""
+    """The plan for a Deployment. sets: the ReplicaSets that it controls. now: RFC 3339."""
     spec, plan = owner["spec"], WorkloadPlan()
     wanted = spec.get("replicas", 1)
     sets = sorted((each for each in sets if "deletionTimestamp" not in each["metadata"]), key=_revision)
@@ -133,19 +134,19 @@ def deployment(owner: JSONObject, sets: Sequence[JSONObject], now: str) -> Workl
 
 
 def _new_annotations(current: JSONObject, spec: JSONObject, revision: str) -> dict[str, str]:
-    """What the annotations of the ReplicaSet in use do not say: those by which `kubectl rollout` and scalers know it."""
+    """The annotations that the current ReplicaSet lacks or has with other values, for `kubectl rollout` and scalers."""
     known = current["metadata"].get("annotations") or {}
     wanted = _replicas(spec)
     before = known.get(REVISION, "")
     if before != revision:
         wanted[REVISION] = revision
-        if before:  # it is in use again
+        if before:  # a former ReplicaSet has become the current one again
             wanted[_PASSED] = _with_passed(known.get(_PASSED, ""), before)
     return {name: text for name, text in wanted.items() if known.get(name) != text}
 
 
 def _with_passed(passed: str, revision: str) -> str:
-    """The revisions that a ReplicaSet had, and one more: without the oldest, as far as there is no room for them."""
+    """Add a revision to the former revisions of a ReplicaSet. The oldest are dropped if they are longer than the limit."""
     if not passed:
         return revision
     revisions, characters, first = passed.split(","), len(passed) + len(revision) + 1, 0
@@ -233,9 +234,9 @@ def _deployment_status(owner: JSONObject, current: JSONObject | None, others: Se
 
 
 def stateful_set(owner: JSONObject, pods: Sequence[JSONObject], claims: Iterable[str]) -> WorkloadPlan:
-    """pods: those that it controls. claims: the names of the PersistentVolumeClaims in its namespace.
+    """The plan for a StatefulSet. pods: those that it controls. claims: the names of the PersistentVolumeClaims in its namespace.
 
-    As with the policy OrderedReady, a Pod is made when the one before it is ready, and deleted when those after it are gone.
+    With the policy OrderedReady, a Pod is created when the one before it is ready, and deleted when those after it are gone.
     """
     spec, name, plan = owner["spec"], owner["metadata"]["name"], WorkloadPlan()
     wanted, start = spec.get("replicas", 1), (spec.get("ordinals") or {}).get("start", 0)
@@ -318,7 +319,7 @@ def _claims(owner: JSONObject, pod: str) -> list[JSONObject]:
 
 
 def daemon_set(owner: JSONObject, pods: Sequence[JSONObject], node: str) -> WorkloadPlan:
-    """node: the only one."""
+    """The plan for a DaemonSet. node: the name of the only node."""
     spec, plan = owner["spec"], WorkloadPlan()
     revision = _hash(spec["template"])
     active = [pod for pod in pods if _is_active(pod)]
@@ -350,7 +351,7 @@ def daemon_set(owner: JSONObject, pods: Sequence[JSONObject], node: str) -> Work
 
 
 def job(owner: JSONObject, pods: Sequence[JSONObject], now: str) -> WorkloadPlan:
-    """now: as in metadata."""
+    """The plan for a Job. now: RFC 3339."""
     spec, status, plan = owner["spec"], owner.get("status") or {}, WorkloadPlan()
     if (spec.get("managedBy") or _JOB_CONTROLLER) != _JOB_CONTROLLER:
         return plan
@@ -362,7 +363,7 @@ def job(owner: JSONObject, pods: Sequence[JSONObject], now: str) -> WorkloadPlan
     active = [pod for pod in pods if _is_active(pod)]
     parallelism, completions = spec.get("parallelism", 1), spec.get("completions")
     wanted = completions if completions is not None else 1  # without completions, one success is enough
-    # Pods that are gone still count, as there, where each Pod is counted before it goes.
+    # Pods that are gone still count, as upstream, which counts each Pod before it is removed.
     counts = {"succeeded": max(len(succeeded), status.get("succeeded", 0)), "failed": max(len(failed), status.get("failed", 0))}
     is_complete = counts["succeeded"] >= wanted
     found: dict[str, tuple[str, str, str]] = {}
@@ -415,7 +416,7 @@ def _job_pods(owner: JSONObject, present: Sequence[JSONObject], count: int) -> l
 def _pod(
     owner: JSONObject, template: JSONObject, *, name: str = "", labels: Mapping[str, str] | None = None, index: str = ""
 ) -> JSONObject:
-    """A Pod of a template. name: '' to have one generated. index: of a Job's completion."""
+    """A Pod from a template. name: '' to have one generated. index: the completion index in a Job, '' for none."""
     given = template.get("metadata") or {}
     added = {**(labels or {}), **({_INDEX: index} if index else {})}
     annotations = {**(given.get("annotations") or {}), **({_INDEX: index} if index else {})}
@@ -480,7 +481,7 @@ def _sorted(value: Any) -> Any:
 
 
 def _template(each: JSONObject) -> JSONObject:
-    """The template of a ReplicaSet, as it is in its Deployment."""
+    """The template of a ReplicaSet as in its Deployment, without the hash label."""
     return _plain(each["spec"]["template"])
 
 
@@ -497,7 +498,7 @@ def _revision(each: JSONObject) -> int:
 
 
 def _without_zeros(**counts: int) -> JSONObject:
-    """Zeros as None, since the status does not have them."""
+    """The counts with None for zeros, which the status leaves out."""
     return {name: count or None for name, count in counts.items()}
 
 
@@ -509,7 +510,7 @@ def _conditions(
     with_updates: bool = False,
     with_probes: bool = False,
 ) -> list[JSONObject]:
-    """Those of before with the wanted ones: type to status, reason and message. Times change with what they are of.
+    """The conditions, with the wanted ones merged in: (status, reason, message) by type. Times change only with their conditions.
 
     with_updates, with_probes: whether the conditions have a lastUpdateTime, or a lastProbeTime.
     """

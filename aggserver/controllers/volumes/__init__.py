@@ -1,1 +1,1 @@
-"""PersistentVolumes and their claims: kept while they are used, and let go afterwards."""
+"""Protects PersistentVolumes and their claims from deletion while they are used, by finalizers."""

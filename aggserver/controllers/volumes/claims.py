@@ -1,8 +1,8 @@
-"""ClaimProtection: lets a deleted PersistentVolumeClaim go when no Pod uses it.
+"""ClaimProtection: removes the finalizer of a deleted PersistentVolumeClaim when no Pod uses it.
 
-Each claim is made with the finalizer kubernetes.io/pvc-protection. As upstream, a claim is used by the Pods that name it and are
-bound to a node: the kubelet starts none with a claim that is being deleted. Whether one does is read anew before a finalizer is
-removed, for the waiting claims of a namespace together.
+Each claim is created with the finalizer kubernetes.io/pvc-protection. As upstream, a claim is used by the Pods that name it and
+are bound to a node: the kubelet starts no other Pod with a claim that is being deleted. Before finalizers are removed, the Pods
+are read again, once for all waiting claims of a namespace.
 Source: k8s.io/kubernetes pkg/controller/volume/pvcprotection, v1.36.3.
 """
 
@@ -24,10 +24,10 @@ from aggserver.storage.keys import ObjectKey
 __all__ = ["ClaimProtection"]
 
 FINALIZER = "kubernetes.io/pvc-protection"
-_TOGETHER = 100  # claims that one look at the Pods of a namespace decides about; what comes meanwhile is seen by the next
-_STEPS = 1000  # volumes, or claims, that are looked at before other tasks run
-_DECODED = 256 * 1024  # bytes of Pods that are read before other tasks run: some milliseconds
-_SOON = 1.0  # seconds until another look at a Pod that the watch has not delivered, or that is gone since
+_TOGETHER = 100  # claims that are decided by one read of a namespace's Pods; further ones wait for the next read
+_STEPS = 1000  # volumes, or claims, that are processed before other tasks run
+_DECODED = 256 * 1024  # bytes of Pods that are decoded before other tasks run: some milliseconds
+_SOON = 1.0  # seconds until a claim is checked again whose Pod the watch has not delivered yet, or is gone since
 
 
 class ClaimProtection:
@@ -39,7 +39,7 @@ class ClaimProtection:
         self._claims = Informer(self._client.store("", "persistentvolumeclaims"), self._sync_claim, later)
         self._pods = Informer(self._pod_store, self._sync_pod, later)
         self._namespaces = WorkQueue("claims of the namespace", self._look, later)
-        # The names of claims that may go, by namespace; and the keys of claims that each Pod used when it was last seen.
+        # By namespace, the names of deleted claims to check; and by Pod, the keys of claims that it used when it was last seen.
         self._waiting: dict[str, dict[str, None]] = {}
         self._used: dict[str, set[str]] = {}
 
@@ -58,7 +58,7 @@ class ClaimProtection:
         return None
 
     async def _sync_pod(self, key: str, pod: JSONObject | None) -> float | None:
-        """Look again at the claims that a Pod does not use any more."""
+        """Check the deleted claims that a Pod does not use any more."""
         used = set[str]()
         if pod is not None:
             async for volume in in_turns(_volumes(pod), _STEPS):
@@ -97,7 +97,7 @@ class ClaimProtection:
         return _SOON if again else None
 
     async def _users(self, namespace: str, claims: Mapping[str, JSONObject]) -> dict[str, bool]:
-        """Those of the claims that a Pod uses, and whether the end of such a use will be noticed."""
+        """The keys of those claims that a Pod uses, each with whether the watch will show the end of that use."""
         found: dict[str, bool] = {}
         listed = (await self._pod_store.list(Context(CONTROLLER, namespace), ALL)).items
         async for item in in_turns(listed, _DECODED, lambda item: len(item.raw)):
@@ -109,7 +109,7 @@ class ClaimProtection:
         return found
 
     def _follow(self, pod: JSONObject, claim: str) -> bool:
-        """Remember that a Pod uses a claim; False if the watch has not delivered the Pod, or it is gone since."""
+        """Remember that a Pod uses a claim. Returns False if the watch has not delivered the Pod, or the Pod is gone since."""
         metadata = pod["metadata"]
         key = f"{metadata['namespace']}/{metadata['name']}"
         known = self._pods.objects.get(key)
@@ -125,17 +125,17 @@ def _at(key: str) -> ObjectKey:
 
 
 def _volumes(pod: JSONObject) -> Sequence[JSONObject]:
-    """Of a Pod that is bound to a node, else none."""
+    """The volumes of a Pod that is bound to a node; none of any other Pod."""
     spec = pod["spec"]
     return (spec.get("volumes") or ()) if spec.get("nodeName") else ()
 
 
 def _claim_of(pod: JSONObject, volume: JSONObject, claims: Mapping[str, JSONObject]) -> str:
-    """The key of the claim that a volume of the Pod uses, or ''. claims: by key, to see whose one for an ephemeral volume is."""
+    """The key of the claim that a volume of the Pod uses, '' if none. claims: by key, to find the owner of an ephemeral one."""
     metadata = pod["metadata"]
     if (source := volume.get("persistentVolumeClaim")) is not None:
         return f"{metadata['namespace']}/{source['claimName']}"
-    # The kubelet is done with a Pod whose grace is over; and a finalizer of the Pod may wait for the claim.
+    # The kubelet is done with a Pod whose grace period is over, and a finalizer of that Pod may wait for the claim's deletion.
     is_shut_down = "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds") == 0
     if "ephemeral" in volume and not is_shut_down:
         key = f"{metadata['namespace']}/{metadata['name']}-{volume['name']}"

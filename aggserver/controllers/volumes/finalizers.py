@@ -1,4 +1,4 @@
-"""The finalizers of volumes and their claims: put on when they are missing, taken off when nothing needs the object any more."""
+"""The finalizers of volumes and their claims: adds missing ones, and removes them when nothing uses the object any more."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["is_leaving", "keep_finalizer", "release"]
 
 
 def is_leaving(obj: JSONObject, finalizer: str) -> bool:
-    """Whether it is being deleted, and its finalizer is there."""
+    """Whether the object is being deleted and has the finalizer."""
     return "deletionTimestamp" in obj["metadata"] and finalizer in (obj["metadata"].get("finalizers") or ())
 
 
 async def keep_finalizer(client: InternalClient, at: ObjectKey, obj: JSONObject, finalizer: str) -> None:
-    """Put it on an object that stays: admission does so at the creation, and a client may have removed it."""
+    """Add the finalizer to an object that is not being deleted: admission adds it on creation, but a client may remove it."""
     if "deletionTimestamp" in obj["metadata"] or finalizer in (obj["metadata"].get("finalizers") or ()):
         return
 

@@ -1,7 +1,7 @@
-"""VolumeProtection: lets a deleted PersistentVolume go when no claim has it.
+"""VolumeProtection: removes the finalizer of a deleted PersistentVolume when no claim uses it.
 
-Each volume is made with the finalizer kubernetes.io/pv-protection. As upstream, a volume is used while its phase is Bound. Since
-no controller binds volumes here, nobody would take back a phase that a client has written, so a Bound volume is used only as long
+Each volume is created with the finalizer kubernetes.io/pv-protection. As upstream, a volume is used while its phase is Bound. No
+controller binds volumes here, so nobody would change a phase that a client has written. Hence a Bound volume is used only as long
 as the claim that it names exists.
 Source: k8s.io/kubernetes pkg/controller/volume/{pvprotection,persistentvolume}, v1.36.3.
 """
@@ -33,7 +33,7 @@ class VolumeProtection:
         self._client = InternalClient(installer, storage, service_account("pv-protection-controller"))
         self._volumes = Informer(self._client.store("", "persistentvolumes"), self._sync, later)
         self._claims = Informer(self._client.store("", "persistentvolumeclaims"), self._look_again, later)
-        # The deleted volumes that each claim keeps, by its key.
+        # By the key of a claim, the deleted volumes that wait for its deletion.
         self._kept: dict[str, dict[str, None]] = {}
 
     async def run(self) -> None:
@@ -62,7 +62,7 @@ class VolumeProtection:
         if (volume.get("status") or {}).get("phase") != "Bound" or not reference.get("name"):
             return False
         claim = f"{reference.get('namespace', '')}/{reference['name']}"
-        # Before the claim is read: its end may come right after.
+        # Remember the volume before the claim is read, since the claim may be deleted right after.
         self._kept.setdefault(claim, {})[volume["metadata"]["name"]] = None
         found = await self._client.read(f"{keys.resource_prefix('', 'persistentvolumeclaims')}{claim}")
         return found is not None and reference.get("uid", "") in ("", found.metadata["uid"])
