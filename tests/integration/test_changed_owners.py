@@ -284,7 +284,8 @@ def test_what_the_controllers_of_definitions_own(clients: tuple[Client, Client])
         def terminated() -> Any:
             found = asked(client, "GET", name)[1]
             done = [each for each in found["status"]["conditions"] if each["type"] == "Terminating" and each["status"] == "False"]
-            return found if done else None
+            # Which is written before the controller's own finalizer is removed.
+            return found if done and found["metadata"]["finalizers"] == ["a.example.com/held"] else None
 
         seen.append(eventually(terminated, "its objects are gone")["metadata"]["managedFields"])
         asked(client, "PATCH", name, {"metadata": {"finalizers": None}}, MERGE_PATCH)
