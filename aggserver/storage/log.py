@@ -156,11 +156,11 @@ class Publisher:
 class _Subscription:
     """One sink. While `held`, published events are queued, because past ones are still being delivered."""
 
-    __slots__ = ("_feed", "_held", "_open", "_sink", "prefix")
+    __slots__ = ("_publisher", "_held", "_open", "_sink", "prefix")
 
-    def __init__(self, feed: Publisher, prefix: str, sink: Sink, *, held: bool) -> None:
+    def __init__(self, publisher: Publisher, prefix: str, sink: Sink, *, held: bool) -> None:
         self.prefix = prefix
-        self._feed = feed
+        self._publisher = publisher
         self._sink = sink
         self._held: deque[tuple[Sequence[Event], int]] | None = deque() if held else None
         self._open = True
@@ -191,8 +191,8 @@ class _Subscription:
             self.catch_up(events, revision)
 
     def progress(self) -> None:
-        self.deliver((), self._feed.revision)
+        self.deliver((), self._publisher.revision)
 
     def close(self) -> None:
         self._open = False
-        self._feed.forget(self)
+        self._publisher.forget(self)

@@ -43,7 +43,7 @@ class MemoryStorage:
     """A `Storage` in memory. Its content ends with the process, and revisions start at 1."""
 
     def __init__(self) -> None:
-        self._feed = Publisher(1)
+        self._publisher = Publisher(1)
         self._current: dict[str, KeyValue] = {}
         self._keys: list[str] = []
         self._log: list[Event] = []
@@ -64,7 +64,7 @@ class MemoryStorage:
 
     async def revision(self) -> int:
         self._check()
-        return self._feed.revision
+        return self._publisher.revision
 
     async def get(self, key: str) -> KeyValue | None:
         self._check()
@@ -72,7 +72,7 @@ class MemoryStorage:
 
     async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
         self._check()
-        at = revision or self._feed.revision
+        at = revision or self._publisher.revision
         self._check_revision(at)
         start, end = max(start, prefix), prefix_end(prefix)
         keys = self._keys[bisect_left(self._keys, start) : bisect_left(self._keys, end)]
@@ -81,7 +81,7 @@ class MemoryStorage:
             state.pop(event.key, None)
             if event.previous is not None:
                 state[event.key] = event.previous
-        items = [state[key] for key in sorted(state)] if at < self._feed.revision else list(state.values())
+        items = [state[key] for key in sorted(state)] if at < self._publisher.revision else list(state.values())
         page = items[:limit] if limit else items
         return Page(page, at, len(items) > len(page), len(items) - len(page))
 
@@ -105,7 +105,7 @@ class MemoryStorage:
 
     async def advance(self, revision: int) -> int:
         self._check()
-        now, before = self._feed.revision, self._current.get(jumps.KEY)
+        now, before = self._publisher.revision, self._current.get(jumps.KEY)
         if revision <= now:
             return now
         made = [*(jumps.decode(before.value) if before else ()), jumps.Jump(now, revision)]
@@ -120,14 +120,14 @@ class MemoryStorage:
         previous = self._current.get(write.key)
         guarding = write.guard and _head(self._current.get(write.guard.key))
         try:
-            event = plan(write, _head(previous), revision or self._feed.revision + 1, guarding)
+            event = plan(write, _head(previous), revision or self._publisher.revision + 1, guarding)
         except Stale:
             assert previous is not None
             raise (Conflict if write.expected else KeyExists)(write.key, previous) from None
         event = event._replace(previous=previous)
         self._log.append(event)
         self._apply(event)
-        self._feed.publish((event,), event.revision)
+        self._publisher.publish((event,), event.revision)
         # Lets watches send the event before the writer has its answer, as with stores that wait for a disk or a server. Clients
         # that read their informer's cache after a write depend on this.
         await asyncio.sleep(0)
@@ -144,7 +144,7 @@ class MemoryStorage:
 
     async def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
         self._check()
-        return await self._feed.subscribe(prefix, after, sink, self.history)
+        return await self._publisher.subscribe(prefix, after, sink, self.history)
 
     async def history(self, prefix: str, after: int, upto: int, limit: int) -> Sequence[Event]:
         self._check()
@@ -161,8 +161,8 @@ class MemoryStorage:
 
     async def compact(self, revision: int) -> None:
         self._check()
-        if revision > self._feed.revision:
-            raise FutureRevision(revision, self._feed.revision)
+        if revision > self._publisher.revision:
+            raise FutureRevision(revision, self._publisher.revision)
         self._compacted = max(self._compacted, revision)
         del self._log[: bisect_right(self._log, self._compacted, key=_revision)]
 
@@ -171,7 +171,7 @@ class MemoryStorage:
             raise Unavailable("the store is not open")
 
     def _check_revision(self, revision: int) -> None:
-        if revision > self._feed.revision:
-            raise FutureRevision(revision, self._feed.revision)
+        if revision > self._publisher.revision:
+            raise FutureRevision(revision, self._publisher.revision)
         if revision < self._compacted:
             raise Compacted(revision, self._compacted)

@@ -95,7 +95,7 @@ class SQLiteStorage:
         self._path = path
         self._synchronous = synchronous
         self._lock = -1
-        self._feed = Publisher(1)
+        self._publisher = Publisher(1)
         self._writer: SQLiteWriter | None = None
         self._local: sqlite3.Connection | None = None
         self._reading: sqlite3.Connection | None = None
@@ -115,8 +115,8 @@ class SQLiteStorage:
             raise
         assert self._writer is not None
         assert self._checkpointer is not None
-        self._feed = Publisher(self._writer.revision)
-        self._writer.start(asyncio.get_running_loop(), self._feed, self._checkpointer)
+        self._publisher = Publisher(self._writer.revision)
+        self._writer.start(asyncio.get_running_loop(), self._publisher, self._checkpointer)
 
     def _open(self) -> None:
         self._writer = SQLiteWriter(open_to_write(self._path, self._synchronous, was_there=is_marked(self._lock)))
@@ -165,7 +165,7 @@ class SQLiteStorage:
 
     async def revision(self) -> int:
         self._opened(self._writer)
-        return self._feed.revision
+        return self._publisher.revision
 
     async def get(self, key: str) -> KeyValue | None:
         connection = self._opened(self._local)
@@ -179,7 +179,7 @@ class SQLiteStorage:
         start, end, history = max(start, prefix), prefix_end(prefix), self._opened(self._history)
         page = await self._read(lambda connection: _list(connection, history, start, end, revision, limit))
         # The write may be committed but not delivered yet. Wait, because the caller may subscribe from this revision.
-        await self._feed.reached(page.revision)
+        await self._publisher.reached(page.revision)
         return page
 
     async def count(self, prefix: str) -> int:
@@ -210,7 +210,7 @@ class SQLiteStorage:
 
     async def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
         self._opened(self._writer)
-        return await self._feed.subscribe(prefix, after, sink, self.history)
+        return await self._publisher.subscribe(prefix, after, sink, self.history)
 
     async def history(self, prefix: str, after: int, upto: int, limit: int) -> Sequence[Event]:
         history = self._opened(self._history)
@@ -220,8 +220,8 @@ class SQLiteStorage:
         return True
 
     async def compact(self, revision: int) -> None:
-        if revision > self._feed.revision:
-            raise FutureRevision(revision, self._feed.revision)
+        if revision > self._publisher.revision:
+            raise FutureRevision(revision, self._publisher.revision)
         await self._opened(self._writer).compact(revision)
 
     async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:

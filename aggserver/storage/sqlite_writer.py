@@ -101,7 +101,7 @@ class SQLiteWriter:
         self._ringing = False
         self._thread = threading.Thread(target=self._run, name="storage-write", daemon=True)
         self._loop: asyncio.AbstractEventLoop
-        self._feed: Publisher
+        self._publisher: Publisher
         self._checkpointer: Checkpointer
 
     def load(self) -> None:
@@ -124,9 +124,9 @@ class SQLiteWriter:
         # Revision 1, that of a new store, has no event, so that there is nothing to compact.
         self._compacted = max(compacted, 1)
 
-    def start(self, loop: asyncio.AbstractEventLoop, feed: Publisher, checkpointer: Checkpointer) -> None:
+    def start(self, loop: asyncio.AbstractEventLoop, publisher: Publisher, checkpointer: Checkpointer) -> None:
         self._loop = loop
-        self._feed = feed
+        self._publisher = publisher
         self._checkpointer = checkpointer
         self._thread.start()
 
@@ -326,7 +326,7 @@ class SQLiteWriter:
 
     def _deliver(self, events: Sequence[Event], revision: int, answers: Sequence[tuple[Future, Outcome]]) -> None:
         if events:
-            self._feed.publish(events, revision)
+            self._publisher.publish(events, revision)
         for future, outcome in answers:
             if future.done():  # the caller was cancelled; the write stays
                 continue

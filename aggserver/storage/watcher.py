@@ -44,13 +44,13 @@ class CacheWatcher(Generic[T]):
     after `Compacted` the client must list again. Only one task may iterate. Cancelling `anext` loses no live events.
     """
 
-    __slots__ = ("_bytes", "_error", "_feed", "_first", "_over", "_past", "_pending", "_waiter", "matches", "prefix")
+    __slots__ = ("_bytes", "_error", "_hub", "_first", "_over", "_past", "_pending", "_waiter", "matches", "prefix")
 
-    def __init__(self, prefix: str, matches: Callable[[T], bool] | None, feed: WatchHub[T], past: Past[T] | None) -> None:
-        """past: the events to deliver first. Without it `feed` must offer live events from the start."""
+    def __init__(self, prefix: str, matches: Callable[[T], bool] | None, hub: WatchHub[T], past: Past[T] | None) -> None:
+        """past: the events to deliver first. Without it `hub` must offer live events from the start."""
         self.prefix = prefix
         self.matches = matches
-        self._feed = feed
+        self._hub = hub
         self._past = past
         self._first: list[WatchEvent[T]] | None = None
         self._pending: list[WatchEvent[T]] = []
@@ -109,7 +109,7 @@ class CacheWatcher(Generic[T]):
         if batch is None:
             self._past = None
             if not self._over:
-                self._feed.join(self)
+                self._hub.join(self)
         return batch
 
     def offer(self, event: WatchEvent[T]) -> bool:
@@ -126,7 +126,7 @@ class CacheWatcher(Generic[T]):
         Does nothing while past events are being delivered: their revisions are older than the cacher's.
         """
         if self._past is None and not self._over:
-            revision = self._feed.progress()
+            revision = self._hub.progress()
             self.offer(WatchEvent(BOOKMARK, None, revision))
 
     def lags(self, floor: int) -> bool:
@@ -151,7 +151,7 @@ class CacheWatcher(Generic[T]):
 
     def close(self) -> None:
         """End the watch now, without its pending events. May be called twice."""
-        self._feed.forget(self)
+        self._hub.forget(self)
         self._past = self._first = None
         self._pending = []
         self._bytes = 0
