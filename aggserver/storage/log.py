@@ -156,7 +156,7 @@ class Publisher:
 class _Subscription:
     """One sink. While `held`, published events are queued, because past ones are still being delivered."""
 
-    __slots__ = ("_publisher", "_held", "_open", "_sink", "prefix")
+    __slots__ = ("_held", "_open", "_publisher", "_sink", "prefix")
 
     def __init__(self, publisher: Publisher, prefix: str, sink: Sink, *, held: bool) -> None:
         self.prefix = prefix

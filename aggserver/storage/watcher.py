@@ -44,7 +44,7 @@ class CacheWatcher(Generic[T]):
     after `Compacted` the client must list again. Only one task may iterate. Cancelling `anext` loses no live events.
     """
 
-    __slots__ = ("_bytes", "_error", "_hub", "_first", "_over", "_past", "_pending", "_waiter", "matches", "prefix")
+    __slots__ = ("_bytes", "_error", "_first", "_hub", "_over", "_past", "_pending", "_waiter", "matches", "prefix")
 
     def __init__(self, prefix: str, matches: Callable[[T], bool] | None, hub: WatchHub[T], past: Past[T] | None) -> None:
         """past: the events to deliver first. Without it `hub` must offer live events from the start."""
