@@ -386,9 +386,7 @@ class FieldManager:
         return FieldUpdater(self._converted, self.ignored)
 
     def _converted(self, typed: Typed, api_version: str) -> Typed:
-        """Raises MissingVersionError, and TypedError for what can't be converted or then does not fit the type of the version."""
-        if typed.api_version == api_version:
-            return typed
+        """In another version. Raises MissingVersionError, and TypedError for what can't be converted or does not fit the type."""
         try:
             converted = Typed(self.convert(typed.value, api_version), self.atom_of(api_version), api_version)
         except StatusError as error:

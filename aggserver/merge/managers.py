@@ -70,8 +70,7 @@ class Typed(NamedTuple):
 
 _PRUNE = "failed to prune fields"
 
-# Gives an object in another version, the same one where it is in that already. Raises MissingVersionError, and what converters
-# raise.
+# Gives an object in another version than its own. Raises MissingVersionError, and what converters raise.
 Convert = Callable[[Typed, str], Typed]
 
 
