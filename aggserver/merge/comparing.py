@@ -92,52 +92,47 @@ def plain_compare(old: Any, new: Any, atom: Atom) -> Comparison:
 def _compare(old: Any, new: Any, atom: Atom, found: _Sets) -> list[str]:
     before, after = kind_of(atom, old), kind_of(atom, new)
     if new is ABSENT:
-        errors, is_leaf = _handle(before, old, new, atom, found)
+        errors = _handle(before, old, new, atom, found)
     else:
         errors = []
         if old is not ABSENT and before != after:
-            errors, _ = _handle(before, old, new, atom, found)
-        more, is_leaf = _handle(after, old, new, atom, found)
-        errors += more
-    if not is_leaf:
-        if old is ABSENT:
-            found.mark("added")
-        elif new is ABSENT:
-            found.mark("removed")
+            errors = _handle(before, old, new, atom, found)
+        errors += _handle(after, old, new, atom, found)
+    if old is ABSENT:
+        found.mark("added")
+    elif new is ABSENT:
+        found.mark("removed")
     return errors
 
 
-def _handle(kind: str, old: Any, new: Any, atom: Atom, found: _Sets) -> tuple[list[str], bool]:
-    """(errors, whether the values were compared as a whole)."""
+def _handle(kind: str, old: Any, new: Any, atom: Atom, found: _Sets) -> list[str]:
+    """The errors."""
     if kind == "map":
         assert atom.map is not None
         old_map, new_map = old if isinstance(old, dict) else None, new if isinstance(new, dict) else None
         if atom.map.atomic or not (old_map or new_map):
             _leaf(old, new, found)
-            return [], True
-        return _compare_maps(old_map or {}, new_map or {}, atom.map, found), False
+            return []
+        return _compare_maps(old_map or {}, new_map or {}, atom.map, found)
     if kind == "scalar":
         errors = [scalar_error(old, atom.scalar), scalar_error(new, atom.scalar)]
         if all(errors):
-            return [f"lhs: {errors[0]}", f"rhs: {errors[1]}"], False
+            return [f"lhs: {errors[0]}", f"rhs: {errors[1]}"]
         _leaf(old, new, found)
-        return [], True
+        return []
     if kind == "list":
         assert atom.list is not None
         old_list, new_list = old if isinstance(old, list) else None, new if isinstance(new, list) else None
         if not atom.list.associative or not (old_list or new_list):
             _leaf(old, new, found)
-            return [], True
-        return _compare_lists(old_list or [], new_list or [], atom.list, found), False
-    return [INVALID_ATOM], False
+            return []
+        return _compare_lists(old_list or [], new_list or [], atom.list, found)
+    return [INVALID_ATOM]
 
 
 def _leaf(old: Any, new: Any, found: _Sets) -> None:
-    if old is ABSENT:
-        found.mark("added")
-    elif new is ABSENT:
-        found.mark("removed")
-    elif not equal(old, new):
+    """A value that is owned as a whole. One that is there only before or after counts as every other such value."""
+    if old is not ABSENT and new is not ABSENT and not equal(old, new):
         found.mark("modified")
 
 

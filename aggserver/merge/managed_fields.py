@@ -392,8 +392,6 @@ class FieldManager:
         """The object in another version. Raises MissingVersionError, and TypedError if it can't be converted, or does not fit the
         type of that version.
         """
-        if typed.api_version == api_version:
-            return typed
         try:
             converted = Typed(self.convert(typed.value, api_version), self.atom_of(api_version), api_version)
         except StatusError as error:

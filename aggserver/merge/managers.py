@@ -71,8 +71,7 @@ class Typed(NamedTuple):
 
 _PRUNE = "failed to prune fields"
 
-# Returns an object in another version, the same object if it is in that version already. Raises MissingVersionError, and what
-# converters raise.
+# Returns an object in another version than its own. Raises MissingVersionError, and what converters raise.
 Convert = Callable[[Typed, str], Typed]
 
 

@@ -100,7 +100,8 @@ def _deep(levels: int) -> dict[str, Any]:
         pytest.param({"k:[]": {}}, "object", id="a key that is no object"),
         pytest.param({"i:x": {}}, "invalid syntax", id="no index"),
         pytest.param({"i:1_0": {}}, "invalid syntax", id="an index that only Python reads"),
-        pytest.param({"v:NaN": {}}, "invalid character", id="a value that only Python reads"),
+        pytest.param({"v:NaN": {}}, "invalid character 'N'", id="a value that only Python reads"),
+        pytest.param({"v:-Infinity": {}}, "invalid character '-'", id="another"),
         pytest.param({"f:a": 1}, "expect { or n", id="a number below a field"),
         pytest.param({"f:a": {"f:b": []}}, "expect { or n", id="a list below a field"),
         pytest.param(_deep(10_000), "max depth", id="deep"),
@@ -109,3 +110,26 @@ def _deep(levels: int) -> dict[str, Any]:
 def test_no_set(given: Any, text: str) -> None:
     with pytest.raises(FieldSetError, match=text):
         fieldset.parse(given)
+
+
+class _Large(dict[str, Any]):
+    """A set that is looked up in, but not gone through."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError
+
+    items = __iter__
+
+
+def test_the_smaller_set_is_gone_through() -> None:
+    small, large = {A: {}}, _Large({A: {B: {}}, B: {}})
+    assert fieldset.intersection(small, large) == fieldset.intersection(large, small) == {}
+    assert fieldset.difference(small, large) is small
+    assert fieldset.recursive_difference({C: {}}, large) == {C: {}}
+
+
+def test_unions_of_few() -> None:
+    one = {A: {}}
+    assert fieldset.union_of([]) == {}
+    assert fieldset.union_of([one]) is one
+    assert fieldset.union_of([one, {B: {}}, {C: {}}]) == {A: {}, B: {}, C: {}}

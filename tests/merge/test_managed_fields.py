@@ -178,6 +178,14 @@ def config(name: str = "a", **members: Any) -> JSONObject:
     return {"apiVersion": V1, "kind": "Thing", "metadata": {"name": name}, **members}
 
 
+def test_what_another_version_ignores_stays_with_its_owner() -> None:
+    fields = {**spec(size={}), "f:status": {"f:phase": {}}}
+    live = thing({"managedFields": [entry("v2", "Update", fields, apiVersion=V2)]}, spec={"size": 1}, status={"phase": "x"})
+    of = FieldManager(V1, "Thing", lambda _: ATOM, convert, "", {V2: {"f:status": {}}})
+    made = updated(live, thing(spec={"size": 2}, status={"phase": "y"}), of=of)
+    assert {each["manager"]: each["fieldsV1"] for each in made} == {"v2": {"f:status": {"f:phase": {}}}, "m": fields}
+
+
 def test_apply_to_nothing() -> None:
     made = manager().apply(None, config(spec={"parts": [{"name": "x", "n": 1}]}), "m", force=False, now=NOON)
     parts = {'k:{"name":"x"}': {".": {}, "f:n": {}, "f:name": {}}}
@@ -265,6 +273,16 @@ REFUSED = {
         500,
         "failed to create typed patch object (/a; example.com/v1, Kind=Thing): .metadata.managedFields: expected list, got &{x}",
     ),
+    "true for a map": (
+        {"spec": True},
+        500,
+        "failed to create typed patch object (/a; example.com/v1, Kind=Thing): .spec: expected map, got &{true}",
+    ),
+    "false for a map": (
+        {"spec": False},
+        500,
+        "failed to create typed patch object (/a; example.com/v1, Kind=Thing): .spec: expected map, got &{false}",
+    ),
     "of another type": (
         {"spec": {"size": "x"}},
         500,
@@ -297,6 +315,15 @@ def test_kubectl_takes_over_what_it_applied_by_itself() -> None:
     text = made["metadata"]["annotations"][managed_fields._LAST_APPLIED]
     assert text == '{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a"},"spec":{"size":2}}\n'
     live["spec"] = {"size": 3}  # somebody changed it since
+    with pytest.raises(StatusError, match="conflict with"):
+        manager().apply(live, config(spec={"size": 2}), "kubectl", force=False, now=NOON)
+
+
+def test_kubectl_takes_nothing_over_by_an_annotation_that_does_not_fit() -> None:
+    parts = '[{"name":"a"},{"name":"a"}]'
+    applied = f'{{"apiVersion":"example.com/v1","kind":"Thing","metadata":{{"name":"a"}},"spec":{{"size":1,"parts":{parts}}}}}'
+    live = thing({"annotations": {managed_fields._LAST_APPLIED: applied}}, spec={"size": 1})
+    live["metadata"]["managedFields"] = [entry("kubectl-client-side-apply", "Update", spec(size={}))]
     with pytest.raises(StatusError, match="conflict with"):
         manager().apply(live, config(spec={"size": 2}), "kubectl", force=False, now=NOON)
 

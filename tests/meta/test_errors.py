@@ -91,6 +91,11 @@ def test_details(error: StatusError, details: dict[str, Any]) -> None:
     assert error.status()["details"] == details
 
 
+@pytest.mark.parametrize("error", [errors.method_not_allowed(), errors.no_route(), errors.patch_rejected()], ids=str)
+def test_details_that_are_there_though_they_say_nothing(error: StatusError) -> None:
+    assert error.status()["details"] == {}
+
+
 def test_status_of_an_expired_list_resumes() -> None:
     status = errors.expired("why", "token").status()
     assert status == {

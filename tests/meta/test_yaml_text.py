@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from aggserver.meta import yaml_text
+from aggserver.meta.json_text import MAX_DEPTH
 from aggserver.meta.yaml_text import YAMLTextError
 
 # What sigs.k8s.io/yaml v1.6.0 makes of a plain scalar, where that isn't the text itself.
@@ -340,3 +341,31 @@ def test_complaints_and_shown_values_have_a_bound() -> None:
 def test_an_unknown_anchor_after_what_is_unfit_comes_first() -> None:
     with pytest.raises(YAMLTextError, match=r"^yaml: unknown anchor 'x' referenced$"):
         yaml_text.decode(b"- !!int x\n- *x")
+
+
+# name: what so many levels are. With an anchor, another decoder reads it.
+LEVELS: dict[str, tuple[bytes, bytes, bytes]] = {
+    "sequences": (b"[", b"", b"]"),
+    "mappings": (b"{a: ", b"{}", b"}"),
+    "sequences below an anchor": (b"[", b"", b"]"),
+    "mappings below an anchor": (b"{a: ", b"{}", b"}"),
+}
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_the_deepest_that_is_taken(name: str) -> None:
+    opening, inner, closing = LEVELS[name]
+
+    def nested(levels: int) -> bytes:
+        levels -= bool(inner)
+        return (b"&x " if "anchor" in name else b"") + opening * levels + inner + closing * levels
+
+    assert yaml_text.decode(nested(MAX_DEPTH))[1] == []
+    with pytest.raises(YAMLTextError, match="exceeded max depth"):
+        yaml_text.decode(nested(MAX_DEPTH + 1))
+
+
+def test_the_depth_of_what_is_passed_over() -> None:
+    for levels, text in ((MAX_DEPTH, "cannot decode"), (MAX_DEPTH + 1, "exceeded max depth")):
+        with pytest.raises(YAMLTextError, match=text):
+            yaml_text.decode(b"- !!int x\n- " + b"[" * levels + b"]" * levels)

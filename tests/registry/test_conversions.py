@@ -477,6 +477,9 @@ def test_the_memory_is_bounded() -> None:
     memory.put(asked, "v2", Converted(stored("a", 2)))
     memory.put(asked, "v2", Converted(stored("a", 1)))
     assert (revision("v2", "a"), revision("v3", "a")) == (2, None)
+    again = Converted(stored("a", 2))
+    memory.put(asked, "v2", again)
+    assert memory.get(asked, "v2", again.view.key) is again
     memory.forget(asked)
     assert (memory.bytes, revision("v2", "a")) == (0, None)
     memory.put(asked, "v2", Converted(stored("a", 3)))

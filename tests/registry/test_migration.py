@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -201,3 +202,18 @@ async def test_a_new_object_is_current(world: World) -> None:
     await create(world.store())
     (item,) = (await world.storage.list(PREFIX)).items
     assert rewriter(world).is_current(item)
+
+
+async def test_what_the_conversion_makes_too_large_is_named(world: World) -> None:
+    class Growing(NoneConverter):
+        async def convert(self, objects: Sequence[JSONObject], api_version: str) -> list[JSONObject]:
+            made = await super().convert(objects, api_version)
+            for obj in made:
+                obj["spec"]["anything"] = "x" * 2000
+            return made
+
+    world.converter = Growing()  # type: ignore[assignment]
+    world.environment = replace(world.environment, max_object_bytes=1000)
+    result = await rewriter(world).rewrite(await plant(world, "a"))
+    assert (result.done, list(result.failed)) == (0, [PREFIX + "a"])
+    assert (await world.stored("a"))["apiVersion"] == f"{GROUP}/v2"

@@ -193,6 +193,16 @@ async def test_no_change_is_no_write(world: World, store: Store, case: str) -> N
     assert await seen.nothing_more()
 
 
+async def test_other_times_of_managers_are_no_write(store: Store) -> None:
+    await create(store)
+    entry = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {}}
+    revisions = []
+    for time in ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"):
+        written = await change(store, "a", metadata(managedFields=[{**entry, "time": time}]))
+        revisions.append(written.revision)
+    assert revisions == [3, 3]
+
+
 @pytest.mark.parametrize("case", SOMETHING)
 async def test_a_change_of_type_is_a_write(store: Store, case: str) -> None:
     await create(store, spec={"anything": 1})

@@ -94,6 +94,14 @@ def test_status_without_a_schema() -> None:
     assert schema.on_status({"spec": 1, "status": {"a": 1}}, {}) == ([], [])
 
 
+def test_the_kind_of_the_root_is_judged_also_where_it_stays() -> None:
+    kinds = {"kind": {"type": "string", "enum": ["A"]}}
+    judged = CompiledSchema({"type": "object", "properties": {**kinds, "spec": {"type": "object", "properties": kinds}}})
+    at_root, below = {"kind": "B"}, {"kind": "A", "spec": {"kind": "B"}}
+    assert texts(judged.on_update({**at_root, "spec": {}}, at_root)) == ['kind: Unsupported value: "B": supported values: "A"']
+    assert texts(judged.on_update({**below, "x": 1}, below)) == []
+
+
 def test_order() -> None:
     """Type, junctors, limits; additional properties, properties, what is required; names sorted."""
     schema = {

@@ -54,3 +54,23 @@ async def test_watch_and_list_from_before_the_window(world: World) -> None:
     events = await take(watch, 141)
     assert [event[3] for event in events] == list(range(11, 152))
     assert [thing.value for thing in (await world.cacher.list_at(5, PREFIX)).items] == ["3"]
+
+
+async def test_a_list_at_the_floor_of_the_window_is_not_read_from_the_store(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.cacher.ready()
+    for number in range(3):
+        await world.put("a", str(number))
+    await world.cacher.sync()
+    read: list[int] = []
+
+    async def list_stored(revision: int, *_: object) -> object:
+        read.append(revision)
+        return None
+
+    monkeypatch.setattr(world.cacher, "_list_stored", list_stored)
+    floor = world.cacher._window.floor
+    for revision in (floor - 1, floor):
+        await world.cacher.list_at(revision, PREFIX)
+    assert read == [floor - 1]
