@@ -76,7 +76,13 @@ class Notice(NamedTuple):
 
 
 def entry(
-    record: Record, definition: str, moving: Moving | None, problems: Sequence[str], told: JSONMapping | None, before: JSONMapping
+    record: Record,
+    definition: str,
+    moving: Moving | None,
+    problems: Sequence[str],
+    told: JSONMapping | None,
+    before: JSONMapping,
+    now: str,
 ) -> JSONObject:
     """The ConfigMap's entry for a definition. Members without a value are left out.
 
@@ -85,6 +91,7 @@ def entry(
     last message and its time. conditions: Adopted, Progressing, Degraded, in the form of metav1.Condition.
 
     problems: what is wrong although it is adopted. before: the last entry, {} if there is none; it gives the times of changes.
+    now: RFC 3339, for what changes within a phase.
     """
     shown: JSONObject = {"family": record.family, "phase": record.phase.value, "since": record.since, "shared": record.shared}
     if record.reason:
@@ -102,11 +109,12 @@ def entry(
         shown["adoptedSince"] = before["adoptedSince"]
     if told:
         shown["told"] = dict(told)
-    shown["conditions"] = _conditions(record, problems, before.get("conditions") or ())
+    shown["conditions"] = _conditions(record, problems, before.get("conditions") or (), now)
     return shown
 
 
-def _conditions(record: Record, problems: Sequence[str], before: Iterable[JSONMapping]) -> list[JSONObject]:
+def _conditions(record: Record, problems: Sequence[str], before: Iterable[JSONMapping], now: str) -> list[JSONObject]:
+    """Adopted and Progressing change with the phase, and so at its time; Degraded at any time."""
     last = {each["type"]: each for each in before}
     reason, trouble = record.phase.value, "; ".join(problems)
     wanted = [
@@ -117,9 +125,11 @@ def _conditions(record: Record, problems: Sequence[str], before: Iterable[JSONMa
     made = []
     for kind, holds, why, message in wanted:
         status = "True" if holds else "False"
-        # A condition that has changed gets the time when the phase began, although a problem may begin or end later.
-        since = last[kind]["lastTransitionTime"] if last.get(kind, {}).get("status") == status else record.since
-        made.append({"type": kind, "status": status, "reason": why, "message": message, "lastTransitionTime": since})
+        if last.get(kind, {}).get("status") == status:
+            at = last[kind]["lastTransitionTime"]
+        else:
+            at = now if kind == "Degraded" and (holds or kind in last) else record.since
+        made.append({"type": kind, "status": status, "reason": why, "message": message, "lastTransitionTime": at})
     return made
 
 
@@ -409,7 +419,7 @@ class Status:
             for name in record.definitions:
                 before = self._entries.get(name, {})
                 given = self._moving.get(family), self._problems.get(family, ()), self._told.get(family)
-                made[name] = entry(record, name, *given, before)
+                made[name] = entry(record, name, *given, before, format_time(self._now()))
         self._entries = made
         return made
 

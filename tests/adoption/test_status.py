@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from aggserver.adoption.records.record import Copied, Moving, Phase, Record
 from aggserver.adoption.status import CONFIG_MAP, EVENTS, LEFT_OUT, LOOK_SECONDS, Notice, Status, entry, event, fitted, notice
 from aggserver.cluster import Unreachable
+from aggserver.meta.json_types import JSONObject
 from aggserver.monitoring.adoption import AdoptionMetrics
 from tests.fakes.clock import settled, until
 from tests.fakes.cluster import FakeCluster
@@ -22,12 +23,13 @@ from tests.waiting import HANG_SECONDS
 NAME = "crontabs.stable.example.com"
 T1, T2 = "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z"
 MAPS = "/api/v1/namespaces/ns/configmaps"
+T3, T4 = "2026-01-01T00:00:07Z", "2026-01-01T00:00:08Z"
 COPYING = Record(NAME, {NAME: "u1"}, [("stable.example.com", "v1")], Phase.COPYING, False, T1)
 ADOPTED = replace(COPYING.at(Phase.ADOPTED, T2), copied={NAME: Copied(10, 3, "d", 4, 300)})
 
 
 def test_progress_is_shown() -> None:
-    shown = entry(COPYING, NAME, Moving(5, 100, 7, 2.4), (), None, {})
+    shown = entry(COPYING, NAME, Moving(5, 100, 7, 2.4), (), None, {}, T1)
     assert shown["progress"] == {"objects": 5, "bytes": 100, "remaining": 7, "secondsLeft": 2}
     assert [(each["type"], each["status"]) for each in shown["conditions"]] == [
         ("Adopted", "False"),
@@ -37,14 +39,24 @@ def test_progress_is_shown() -> None:
 
 
 def test_times_of_changes_are_kept() -> None:
-    before = entry(COPYING, NAME, None, (), None, {})
-    shown = entry(ADOPTED, NAME, None, ["lost"], None, before)
+    before = entry(COPYING, NAME, None, (), None, {}, T1)
+    shown = entry(ADOPTED, NAME, None, ["lost"], None, before, T3)
     assert shown["copied"] == {"objects": 3, "bytes": 300}
     assert shown["adoptedSince"] == T2
-    assert [each["lastTransitionTime"] for each in shown["conditions"]] == [T2, T2, T2]
-    later = entry(ADOPTED.at(Phase.GIVING_BACK, "2026-01-01T00:00:03Z"), NAME, None, ["lost"], None, shown)
+    assert [each["lastTransitionTime"] for each in shown["conditions"]] == [T2, T2, T3]
+    later = entry(ADOPTED.at(Phase.GIVING_BACK, "2026-01-01T00:00:03Z"), NAME, None, ["lost"], None, shown, T4)
     assert later["adoptedSince"] == T2
-    assert [each["lastTransitionTime"] for each in later["conditions"]] == [T2, "2026-01-01T00:00:03Z", T2]
+    assert [each["lastTransitionTime"] for each in later["conditions"]] == [T2, "2026-01-01T00:00:03Z", T3]
+
+
+def test_a_problem_begins_and_ends_within_a_phase() -> None:
+    """The phase has its own time, which says nothing about the problem."""
+    times = []
+    shown: JSONObject = {}
+    for problems, now in (((), T2), (("lost",), T3), (("lost", "more"), T4), ((), T4)):
+        shown = entry(ADOPTED, NAME, None, problems, None, shown, now)
+        times.append([each["lastTransitionTime"] for each in shown["conditions"]])
+    assert times == [[T2, T2, T2], [T2, T2, T3], [T2, T2, T3], [T2, T2, T4]]
 
 
 NOTICES = {
@@ -69,7 +81,9 @@ def test_notice(before: Record | None, after: Record | None, reason: str | None)
 
 def _many(count: int, phase: Phase = Phase.ADOPTED) -> dict[str, dict[str, Any]]:
     record = replace(ADOPTED, phase=phase, reason="r" * 400)
-    return {f"things{number}.{number}.example.com": entry(record, NAME, None, ["p" * 400], None, {}) for number in range(count)}
+    return {
+        f"things{number}.{number}.example.com": entry(record, NAME, None, ["p" * 400], None, {}, T1) for number in range(count)
+    }
 
 
 def test_few_are_whole() -> None:
@@ -85,7 +99,7 @@ def test_a_thousand_fit_all() -> None:
 
 
 def test_what_moves_is_left_out_last() -> None:
-    moving = entry(COPYING, NAME, None, (), None, {})
+    moving = entry(COPYING, NAME, None, (), None, {}, T1)
     data = fitted({**_many(10_000), NAME: moving})
     assert sum(len(key) + len(text.encode()) for key, text in data.items()) <= 900 * 1024
     assert NAME in data
