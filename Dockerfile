@@ -14,7 +14,7 @@ COPY requirements requirements
 # The build backend, which stays in this stage.
 RUN python -m pip install --only-binary :all: --require-hashes --requirement requirements/build.txt \
  && python -m venv --without-pip /opt/aggserver
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY aggserver aggserver
 # Wheels only: there is no compiler here, and a version without a wheel should say so. The server itself is built of what was copied,
 # without isolation, which would download a build backend of its own choice, and installed without a look at any index. Bytecode is

@@ -497,7 +497,26 @@ def test_the_component_for_adoption_gives_what_its_deployment_asks_for():
     }
     added = [step["value"] for step in load(adoption / "deployment.yaml")]
     assert options(*added).adopt == "aggserver.io/adopt=true"
-    roles = {(role["kind"], role["metadata"]["name"]) for role in map(load, adoption.glob("*.yaml")) if "rules" in role}
+    roles = {(role["kind"], role["metadata"]["name"]) for role in map(load, adoption.glob("*.yaml")) if _is_role(role)}
     bindings = [load(path) for path in adoption.glob("*-binding.yaml")]
     assert {(binding["roleRef"]["kind"], binding["roleRef"]["name"]) for binding in bindings} == roles
     assert all(binding["subjects"] == [ACCOUNT] for binding in bindings)
+
+
+def _is_role(manifest):
+    return isinstance(manifest, dict) and manifest.get("kind") in ("Role", "ClusterRole")
+
+
+@pytest.mark.parametrize("path", sorted(MANIFESTS.rglob("*.yaml")), ids=lambda path: str(path.relative_to(MANIFESTS)))
+def test_aggregated_roles_leave_their_rules_to_the_controller(path):
+    """Each apply would take the rules away for a moment, and `kubectl diff` would never be clean."""
+    for manifest in yaml.safe_load_all(path.read_text()):
+        if _is_role(manifest) and "$patch" not in manifest:
+            assert ("aggregationRule" in manifest) != ("rules" in manifest)
+
+
+def test_the_image_has_the_files_of_the_licence():
+    """pyproject.toml names them, and a wheel that lacks one is built without a word."""
+    named = re.search(r"^license-files = \[(.+)\]$", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert named is not None
+    assert set(json.loads(f"[{named[1]}]")) <= set(copied())
