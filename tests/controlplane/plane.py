@@ -113,6 +113,8 @@ class ControlPlane(Cluster):
             self._run("etcd", self._binaries.etcd, self._etcd_arguments())
             for number in range(len(self._ports)):
                 self._run_server(number)
+            # The controller manager ends when it may not ask for /healthz within 20 s: on a busy machine, roles take that long.
+            self._wait_until_ready(READY_PATHS[:1])
             self._run_manager()
             self._wait_until_ready()
         except BaseException:
@@ -233,11 +235,11 @@ class ControlPlane(Cluster):
             "--secure-port=0",
         ]
 
-    def _wait_until_ready(self) -> None:
+    def _wait_until_ready(self, paths: Sequence[str] = READY_PATHS) -> None:
         context = ssl.create_default_context(cafile=self.client_ca.pair.certificate)
         context.load_cert_chain(self._admin.certificate, self._admin.key)
         deadline = time.monotonic() + HANG_SECONDS
-        for port, path in itertools.product(self._ports, READY_PATHS):
+        for port, path in itertools.product(self._ports, paths):
             while not (answer := self._answer(port, path, context)).startswith("200"):
                 for process in self._processes:
                     process.check()
