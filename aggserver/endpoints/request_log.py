@@ -27,18 +27,24 @@ _PATH, _VALUE, _USER, _MESSAGE = 512, 128, 256, 1024
 _SAFE = "/:@!$'()*,=~"
 # Parameters of ListOptions, GetOptions, CreateOptions, PatchOptions and DeleteOptions that are no free text.
 _SHOWN = (
-    *("watch", "labelSelector", "fieldSelector", "limit", "continue", "resourceVersion", "resourceVersionMatch"),
-    *(
-        "sendInitialEvents",
-        "allowWatchBookmarks",
-        "timeoutSeconds",
-        "timeout",
-        "dryRun",
-        "fieldManager",
-        "fieldValidation",
-        "force",
-    ),
-    *("propagationPolicy", "orphanDependents", "gracePeriodSeconds"),
+    "watch",
+    "labelSelector",
+    "fieldSelector",
+    "limit",
+    "continue",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "allowWatchBookmarks",
+    "timeoutSeconds",
+    "timeout",
+    "dryRun",
+    "fieldManager",
+    "fieldValidation",
+    "force",
+    "propagationPolicy",
+    "orphanDependents",
+    "gracePeriodSeconds",
 )
 # Kinds whose objects hold credentials, by group and resource; and the resource and subresource that answers with one.
 _CREDENTIALS = frozenset({("", "secrets"), ("authentication.k8s.io", "tokenreviews")})
