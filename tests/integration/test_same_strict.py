@@ -15,7 +15,7 @@ import pytest
 from tests.controlplane.cluster import Cluster
 from tests.integration.cases_kind_strict import CRDS
 from tests.integration.comparison import ask
-from tests.integration.kinds import MINIMAL, NAMESPACE, minimal, url
+from tests.integration.kinds import MINIMAL, in_namespace, minimal, url
 from tests.integration.sides import Side, both, played
 
 _OBJECTS = 300
@@ -45,14 +45,14 @@ _DEFINITION = {
 
 @pytest.fixture(scope="module")
 def sides(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
-    with both(control_plane, tmp_path_factory.mktemp("strict"), (), (NAMESPACE,)) as pair:
+    with both(control_plane, tmp_path_factory.mktemp("strict"), (), ("same-strict",)) as pair:
         yield pair
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_same_complaints(sides: tuple[Side, Side], seed: int) -> None:
     chance = random.Random(seed)
-    asked = [_Writer(chance).request() for _ in range(_OBJECTS // 4)]
+    asked = in_namespace("same-strict", (_Writer(chance).request() for _ in range(_OBJECTS // 4)))
     upstream, ours = played(sides, f"strict-{seed}", asked)
     # Not of wrong types, which are told first, and of a field that is repeated only in the last.
     strict = [

@@ -15,7 +15,7 @@ import pytest
 from tests.controlplane.cluster import Cluster
 from tests.integration.cases_kind_changes import NEAR, seen, volume_claim, zone
 from tests.integration.comparison import MERGE_PATCH, Ask
-from tests.integration.kinds import NAMESPACE, minimal, on
+from tests.integration.kinds import in_namespace, minimal, on
 from tests.integration.sides import Side, both, played
 
 _CHANGES = 12
@@ -120,7 +120,7 @@ _KINDS: Mapping[str, tuple[Sequence[dict[str, Any]], _Pool]] = {
 
 @pytest.fixture(scope="module")
 def sides(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
-    with both(control_plane, tmp_path_factory.mktemp("updates"), (), (NAMESPACE,)) as pair:
+    with both(control_plane, tmp_path_factory.mktemp("updates"), (), ("same-updates",)) as pair:
         yield pair
 
 
@@ -129,7 +129,7 @@ def sides(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> I
 def test_same_updates(sides: tuple[Side, Side], which: str, seed: int) -> None:
     chance = random.Random(f"{which} {seed}")
     for number, beginning in enumerate(_KINDS[which][0]):
-        upstream, ours = played(sides, f"update-{seed}-{number}", list(_steps(which, beginning, chance)))
+        upstream, ours = played(sides, f"update-{seed}-{number}", in_namespace("same-updates", _steps(which, beginning, chance)))
         # Upstream tells of gates in no order.
         assert [(each.status, sorted(each.body)) for each in ours] == [(each.status, sorted(each.body)) for each in upstream]
 
