@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from aggserver.kinds import autoscalers
-from aggserver.kinds.creation import TEMPLATE_GENERATION, pair_data_sources
+from aggserver.kinds.creation import TEMPLATE_GENERATION, keep_secret_names, pair_data_sources
 from aggserver.meta.json_types import JSONObject
 
 __all__ = ["ON_CREATE", "ON_DECODE", "ON_STATUS_UPDATE", "ON_UPDATE", "stamp_conditions"]
@@ -42,9 +42,7 @@ def _daemon_set(obj: JSONObject, old: JSONObject, now: str) -> None:
 
 
 def _service_account(obj: JSONObject, old: JSONObject, now: str) -> None:
-    """Keep only the names of references to Secrets."""
-    if obj.get("secrets"):
-        obj["secrets"] = [{"name": each["name"]} if "name" in each else {} for each in obj["secrets"]]
+    keep_secret_names(obj)
 
 
 def _claim(obj: JSONObject, old: JSONObject, now: str) -> None:

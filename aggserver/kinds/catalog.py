@@ -83,9 +83,9 @@ class BuiltInKind:
         return self.stored_as or (self.group, self.version)
 
     @property
-    def versions(self) -> list[str]:
-        """All apiVersions in which the objects are served."""
-        return [each.api_version for each in KINDS if (each.plural, each.stored) == (self.plural, self.stored)]
+    def versions(self) -> list[BuiltInKind]:
+        """The kind in all versions in which its objects are served."""
+        return [each for each in KINDS if (each.plural, each.stored) == (self.plural, self.stored)]
 
     def discovered(self, served: Container[str]) -> APIResource:
         """The kind as discovery shows it. served: names of `subresources` that are served."""

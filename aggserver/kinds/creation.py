@@ -21,7 +21,7 @@ from typing import Any
 from aggserver.kinds.resources import qos_class
 from aggserver.meta.json_types import JSONMapping, JSONObject
 
-__all__ = ["CRITICAL", "Classes", "CreateRequest", "admitted_defaults", "pair_data_sources", "prepare_new"]
+__all__ = ["CRITICAL", "Classes", "CreateRequest", "admitted_defaults", "keep_secret_names", "pair_data_sources", "prepare_new"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +154,12 @@ def _resource_slice(devices: JSONObject, request: CreateRequest) -> None:
 
 
 def _service_account(account: JSONObject, request: CreateRequest) -> None:
-    """Keep only the names of references to Secrets."""
-    if "secrets" in account:
+    keep_secret_names(account)
+
+
+def keep_secret_names(account: JSONObject) -> None:
+    """Keep only the names in a ServiceAccount's references to Secrets, in every write."""
+    if account.get("secrets"):
         account["secrets"] = [{"name": each["name"]} if "name" in each else {} for each in account["secrets"]]
 
 

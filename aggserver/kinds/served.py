@@ -110,7 +110,7 @@ class Kinds:
 
     def objects_of(self, kind: BuiltInKind) -> KindObjects | None:
         """The versions of a kind, for admission; None for a kind with only one."""
-        kinds = self._versions(kind)
+        kinds = kind.versions
         if len(kinds) == 1:
             return None
         from aggserver.kinds.admitted import KindObjects
@@ -148,7 +148,7 @@ class Kinds:
 
             info = self._stored[key].info
             cacher = self._environment.cacher(info.group, info.resource)
-            read_fields = field_reader(self._versions(kind))
+            read_fields = field_reader(kind.versions)
             if kind.plural == "services":
                 from aggserver.kinds.services import service_fields
 
@@ -157,12 +157,8 @@ class Kinds:
             self._storages[key] = found
         return found
 
-    def _versions(self, kind: BuiltInKind) -> list[BuiltInKind]:
-        """All versions in which the objects of a kind are served."""
-        return [each for each in KINDS if (each.plural, each.stored) == (kind.plural, kind.stored)]
-
     def _sibling(self, kind: BuiltInKind, api_version: str) -> Store | None:
-        for each in self._versions(kind):
+        for each in kind.versions:
             if each.api_version == api_version:
                 return self.store_of(each)
         return None

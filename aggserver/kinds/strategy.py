@@ -115,7 +115,7 @@ class KindStrategy(StrategyDefaults):
             _atom_of(kind),
             self.convert,
             self.subresource,
-            dict.fromkeys(kind.versions, resets) if resets else {},
+            dict.fromkeys((each.api_version for each in kind.versions), resets) if resets else {},
             lambda: go_types.zero(kind.type_name),
         )
 
