@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.kind.engine import why_not
+
 REPOSITORY = Path(__file__).parents[1]
 
 
@@ -51,9 +53,9 @@ SIZES = {
         "integration and not long",
         jobs=1.5,
         by="loadfile",
-        rest="not run: more cases of the same (make long); make operators, make kills and make fuzz",
+        rest="not run: more cases of the same (make long); make kind, make operators, make kills and make fuzz",
     ),
-    "long": Size("long", jobs=1.5, by="loadfile", rest="not run: make operators, make kills, make fuzz"),
+    "long": Size("long", jobs=1.5, by="loadfile", rest="not run: make kind, make operators, make kills, make fuzz"),
 }
 
 # These take a second, so they come first; mypy runs beside the tests, and is told of after them.
@@ -111,7 +113,8 @@ def _run(name: str, more: Sequence[str]) -> tuple[int, int, int]:
         if status := subprocess.run([sys.executable, "-m", "tests.programs"], cwd=REPOSITORY, check=False).returncode:
             return status, 0, 0
         counted = _pytest(size, more)
-    print(f"make {name}: {time.monotonic() - began:.0f} s. {size.rest}", flush=True)
+    image = f"; the image: {reason}" if name == "long" and (reason := why_not()) else ""
+    print(f"make {name}: {time.monotonic() - began:.0f} s. {size.rest}{image}", flush=True)
     return counted
 
 

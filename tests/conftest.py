@@ -23,10 +23,12 @@ from tests.controlplane.cluster import Cluster, ExistingCluster
 from tests.controlplane.plane import ControlPlane
 from tests.fakes.asgi import Client
 from tests.fakes.server import LocalServer
+from tests.kind.engine import why_not
 from tests.progress import Progress
 from tests.property import profile
 
 INTEGRATION = Path(__file__).with_name("integration")
+IMAGE = Path(__file__).parent / "kind" / "test_image.py"
 # The folder for the records of tests that fail: pytest keeps those of the last three runs.
 FAILURES = pytest.StashKey[Path]()
 
@@ -59,7 +61,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    text = "run the integration tests against this cluster, not against a control plane of their own"
+    text = "run the integration tests that use the server of this cluster, and no others"
     parser.addoption("--kubeconfig", type=Path, metavar="FILE", help=text)
     parser.addoption("--counts", type=Path, metavar="FILE", help="write how many tests passed and failed to this file")
 
@@ -72,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Progress(reporter, config.getoption("--counts")))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if INTEGRATION in item.path.parents:
             item.add_marker("integration")
@@ -80,6 +82,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(
                 f"{item.nodeid} needs the control plane: move it to tests/integration or mark it `integration`"
             )
+    if config.getoption("--kubeconfig") is not None:
+        others = [item for item in items if not _is_for_any_cluster(item)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if _is_for_any_cluster(item)]
+    if any(item.path == IMAGE for item in items) and why_not():  # `python -m tests long` says so
+        config.hook.pytest_deselected(items=[item for item in items if item.path == IMAGE])
+        items[:] = [item for item in items if item.path != IMAGE]
     items.sort(key=lambda item: (_is_integration(item), _place(item)))
 
 
@@ -133,6 +142,15 @@ def control_plane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 def _place(item: pytest.Item) -> int:
     return FIRST.index(item.path.stem) if item.path.stem in FIRST else len(FIRST)
+
+
+def _is_for_any_cluster(item: pytest.Item) -> bool:
+    """Whether a test uses the server of the cluster that it is given, and none of what only a cluster of our own has.
+
+    What compares two servers, or starts a control plane itself, would show nothing of another cluster.
+    """
+    fixtures = set(getattr(item, "fixturenames", ()))
+    return "aggregated" in fixtures and not fixtures & {"aggregation", "own_control_plane"}
 
 
 def _is_integration(item: pytest.Item) -> bool:

@@ -176,7 +176,8 @@ async def _put_what_nobody_can_read(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ON_A_CLUSTER)
-def test_on_a_cluster(command: str, aggregated: Cluster, shell: Shell) -> None:
+def test_on_a_cluster(command: str, own_control_plane: ControlPlane, aggregated: Cluster, shell: Shell) -> None:
+    """Of our own: on another, these commands would replace and remove the server that is there."""
     more, printed = ON_A_CLUSTER[command]
     shell.variables["KUBECONFIG"] = str(aggregated.kubeconfig)
     assert re.search(printed, shell.run(f"{command} {more}"))

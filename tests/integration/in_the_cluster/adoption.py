@@ -1,0 +1,167 @@
+"""Adoption with the manifests' own rights and network: objects move to the pod and back, while somebody writes.
+
+Runs last (tests/kind/__main__.py), since it adds the component manifests/adoption to what is installed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.cluster import Cluster
+from tests.integration.in_the_cluster.conftest import NODE, Pod
+from tests.integration.server import eventually
+from tests.kind.cluster import NAMESPACE
+from tests.waiting import KUBECTL_LIMIT
+
+REPOSITORY = Path(__file__).parents[3]
+GROUP = "moved.example.com"
+NAME = f"reports.{GROUP}"
+OBJECTS = 10_000
+DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": NAME},
+    "spec": {
+        "group": GROUP,
+        "scope": "Namespaced",
+        "names": {"plural": "reports", "singular": "report", "kind": "Report", "listKind": "ReportList"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+RIGHTS = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": "aggserver:adopted-reports", "labels": {"aggserver.io/aggregate-to-adopted": "true"}},
+    "rules": [
+        {"apiGroups": [GROUP], "resources": ["*"], "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"]}
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def overlay(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is installed, with the component manifests/adoption."""
+    installed = Path(os.environ["AGGSERVER_KIND_MANIFESTS"])
+    folder = tmp_path_factory.mktemp("overlay")
+    component = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(installed.resolve(), folder.resolve())],
+        "components": [os.path.relpath(REPOSITORY / "manifests/adoption", folder.resolve())],
+    }
+    (folder / "kustomization.yaml").write_text(json.dumps(component))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def adopting(aggregated: Cluster, overlay: Path) -> Iterator[Cluster]:
+    """With that applied, and a definition with its objects in the cluster."""
+    aggregated.kubectl("apply", "-f", "-", input=json.dumps(DEFINITION))
+    aggregated.kubectl("wait", "--for=condition=Established", f"crd/{NAME}", KUBECTL_LIMIT)
+    aggregated.kubectl("apply", "-f", "-", input=json.dumps(RIGHTS))
+    aggregated.kubectl("apply", "--kustomize", str(overlay))
+    aggregated.kubectl("rollout", "status", "deployment/aggserver", "-n", NAMESPACE, KUBECTL_LIMIT)
+    items = (
+        {
+            "apiVersion": f"{GROUP}/v1",
+            "kind": "Report",
+            "metadata": {"name": f"report-{number}"},
+            "spec": {"text": "x" * 1000},
+        }
+        for number in range(OBJECTS)
+    )
+    aggregated.kubectl("create", "-f", "-", input="\n".join(map(json.dumps, items)), timeout=1200)
+    yield aggregated
+    aggregated.kubectl("delete", "crd", NAME, KUBECTL_LIMIT)
+    aggregated.kubectl("delete", "clusterrole", "aggserver:adopted-reports")
+
+
+def _adopt(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
+    where = ("--kubeconfig", str(cluster.kubeconfig), "--service-namespace", NAMESPACE)
+    program = REPOSITORY / ".venv/bin/aggserver"
+    return subprocess.run([program, "adopt", *arguments, *where], capture_output=True, text=True, check=False, timeout=600)
+
+
+def _phase(cluster: Cluster) -> str:
+    record = cluster.get("configmap", "aggserver-adoption", "-n", NAMESPACE).get("data", {}).get(NAME)
+    return str(json.loads(record)["phase"]) if record else ""
+
+
+def _objects(cluster: Cluster) -> dict[str, tuple[str, str]]:
+    """(uid, text) by name."""
+    items = cluster.get("reports")["items"]
+    return {item["metadata"]["name"]: (item["metadata"]["uid"], item["spec"]["text"]) for item in items}
+
+
+def _write(cluster: Cluster, text: str) -> None:
+    patch = json.dumps({"spec": {"text": text}})
+
+    def written() -> bool:
+        done = cluster.kubectl("patch", "report", "report-7", "--type=merge", "-p", patch, check=False)
+        return done.returncode == 0
+
+    eventually(written, "a write is accepted")
+
+
+def test_the_rights_stay_while_the_manifests_are_applied_again(adopting: Cluster, overlay: Path) -> None:
+    """The aggregated ClusterRole's rules are its controller's: an apply that names them would take them away for a moment."""
+    role = ("clusterrole", "aggserver:adopted")
+    eventually(lambda: adopting.get(*role).get("rules"), "the controller has written the rules")
+    adopting.kubectl("apply", "--server-side", "--force-conflicts", "--kustomize", str(overlay))
+    before = adopting.get(*role)
+    adopting.kubectl("apply", "--kustomize", str(overlay))
+    after = adopting.get(*role)
+    assert (after["rules"], after["metadata"]["resourceVersion"]) == (before["rules"], before["metadata"]["resourceVersion"])
+    owners = {entry["manager"] for entry in after["metadata"]["managedFields"] if "f:rules" in entry["fieldsV1"]}
+    assert owners == {"kube-controller-manager"}
+    difference = adopting.kubectl("diff", "--kustomize", str(overlay), check=False)
+    assert (difference.returncode, difference.stdout) == (0, "")
+
+
+def test_there_and_back_while_somebody_writes(adopting: Cluster, pod: Pod, capsys: pytest.CaptureFixture[str]) -> None:
+    before = _objects(adopting)
+    assert len(before) == OBJECTS
+    plan = _adopt(adopting, "plan", "--adopt", "aggserver.io/adopt=true")
+    assert plan.returncode == 0, plan.stdout + plan.stderr
+    began = time.monotonic()
+    adopting.kubectl("label", "crd", NAME, "aggserver.io/adopt=true")
+    while _phase(adopting) != "Adopted":
+        _write(adopting, f"while it moves, {time.monotonic()}")
+    there = time.monotonic() - began
+    _write(adopting, "there")
+    assert _objects(adopting) == before | {"report-7": (before["report-7"][0], "there")}
+    assert "service" in adopting.get("apiservice", f"v1.{GROUP}")["spec"]
+
+    # What is acknowledged there survives the pod, and the node.
+    pod.kill()
+    pod.wait_until_ready()
+    _write(adopting, "after the pod")
+    subprocess.run(["docker", "restart", NODE], check=True, capture_output=True)
+    eventually(lambda: adopting.kubectl("get", "--raw", "/readyz", check=False).returncode == 0, "the node is back")
+    pod.wait_until_ready()
+    _write(adopting, "after the node")
+
+    began = time.monotonic()
+    release = _adopt(adopting, "release", NAME, "--through-api")
+    assert release.returncode == 0, release.stdout + release.stderr
+    back = time.monotonic() - began
+    _write(adopting, "back")
+    assert _objects(adopting) == before | {"report-7": (before["report-7"][0], "back")}
+    assert "service" not in adopting.get("apiservice", f"v1.{GROUP}")["spec"]
+    with capsys.disabled():
+        print(f"{OBJECTS} objects: adopted in {there:.1f} s, released in {back:.1f} s")
+        print(release.stdout)

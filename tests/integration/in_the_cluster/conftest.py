@@ -1,0 +1,70 @@
+"""The pod of the server, the node it runs on, and the overlay of the manifests that was applied."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane.cluster import Cluster
+from tests.integration.server import eventually
+from tests.kind.cluster import NAME, NAMESPACE
+from tests.waiting import KUBECTL_LIMIT
+
+SELECTOR = "app.kubernetes.io/name=aggserver"
+NODE = f"{NAME}-control-plane"
+
+
+class Pod:
+    """The Deployment's pod, whichever it is at the moment. `cluster`: the cluster it runs in."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def object(self) -> dict[str, Any]:
+        """The one that is not being deleted."""
+        pods = self.cluster.get("pods", "-n", NAMESPACE, "-l", SELECTOR)["items"]
+        (pod,) = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+        return dict(pod)
+
+    @property
+    def name(self) -> str:
+        return str(self.object()["metadata"]["name"])
+
+    def restarts(self) -> int:
+        return int(self.object()["status"]["containerStatuses"][0]["restartCount"])
+
+    def python(self, code: str) -> str:
+        """What a program in Python prints in the container, which has no shell that is promised."""
+        return self.cluster.kubectl("exec", "-n", NAMESPACE, self.name, "--", "python", "-c", code).stdout
+
+    def kill(self) -> None:
+        """SIGKILL, from the node: in its own namespace of processes number 1 is protected from it."""
+        found = on_node("pgrep", "-f", "bin/aggserver serve").split()
+        on_node("kill", "-KILL", *found)
+
+    def wait_until_ready(self) -> None:
+        self.cluster.kubectl("rollout", "status", "deployment/aggserver", "-n", NAMESPACE, KUBECTL_LIMIT)
+
+        def served() -> bool:
+            return self.cluster.kubectl("get", "crontabs", check=False).returncode == 0
+
+        eventually(served, "kubectl get crontabs")
+
+
+def on_node(*command: str) -> str:
+    """What a command prints on the node. Raises subprocess.CalledProcessError."""
+    return subprocess.run(["docker", "exec", NODE, *command], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def pod(aggregated: Cluster) -> Pod:
+    return Pod(aggregated)
+
+
+@pytest.fixture
+def manifests() -> Path:
+    return Path(os.environ["AGGSERVER_KIND_MANIFESTS"])

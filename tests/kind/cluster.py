@@ -1,0 +1,122 @@
+"""A kind cluster that runs our image with the manifests, as a user installs them; gone afterwards, with all that was made for it.
+
+kubectl is the one on PATH if it is as new as the Kubernetes that the tests are made for, and built from Go modules otherwise: an
+older one prints and asks differently.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.controlplane.binaries import kubernetes_version, obtain
+from tests.kind.engine import EngineError, run
+
+__all__ = ["IMAGE", "NAME", "NAMESPACE", "KindCluster", "kubectl_program"]
+
+Say = Callable[[str], None]
+
+REPOSITORY = Path(__file__).parents[2]
+# Served beside the example of the manifests: what clients make histories of during outages, and what configures a scheduler.
+DEFINITIONS = {
+    "history.yaml": REPOSITORY / "tests" / "history" / "definitions.yaml",
+    "scheduler.yaml": REPOSITORY / "tests" / "kind" / "scheduler.yaml",
+}
+NAME = "aggserver-test"
+IMAGE = "aggserver:kind"
+NAMESPACE = "aggserver-system"
+DEPLOYMENT = "deployment/aggserver"
+
+
+def kubectl_program(say: Say) -> Path:
+    """Says which one it is. Raises BinariesError, ToolchainError."""
+    found = shutil.which("kubectl")
+    wanted = _minor(kubernetes_version())
+    if found is not None:
+        version = json.loads(run(found, "version", "--client", "-o", "json"))["clientVersion"]["gitVersion"]
+        if _minor(version) >= wanted:
+            say(f"kubectl: {found}, {version}")
+            return Path(found)
+        say(f"kubectl: {found} is {version}, and the tests are made for {kubernetes_version()}: taking the one that they build")
+    return obtain(os.environ, say).kubectl
+
+
+class KindCluster:
+    """kind, kubectl: programs. folder: for the kubeconfig, and the overlay of the manifests that it applies."""
+
+    def __init__(self, kind: Path, kubectl: Path, folder: Path, say: Say) -> None:
+        self.kubeconfig = folder / "kubeconfig"
+        self.manifests = folder / "manifests"
+        self.kubectl_path = kubectl
+        self._kind = kind
+        self._say = say
+
+    @contextlib.contextmanager
+    def running(self, node_image: str, config: Path, *, keep: bool) -> Iterator[None]:
+        """With the cluster for as long as the block runs; keep: it stays. Raises EngineError."""
+        if NAME in run(self._kind, "get", "clusters").split():
+            raise EngineError(f"a kind cluster named {NAME} exists; delete it first: kind delete cluster --name {NAME}")
+        self._say(f"creating a cluster of {node_image}, which takes some minutes on two cores")
+        try:
+            place = ("--name", NAME, "--kubeconfig", self.kubeconfig)
+            run(self._kind, "create", "cluster", *place, "--image", node_image, "--config", config, "--wait", "300s")
+            yield
+        except BaseException:
+            self._tell_state()
+            raise
+        finally:
+            if keep:
+                self._say(f"kept: export KUBECONFIG={self.kubeconfig}; delete with: kind delete cluster --name {NAME}")
+            else:
+                run(self._kind, "delete", "cluster", "--name", NAME)
+
+    def install(self) -> None:
+        """Our image, and the manifests with it, until the Deployment is rolled out. Raises EngineError."""
+        self._say("loading the image into the node")
+        run(self._kind, "load", "docker-image", IMAGE, "--name", NAME)
+        self._say("applying the manifests")
+        self._write_manifests()
+        self.kubectl("apply", "--kustomize", str(self.manifests))
+        self.kubectl("rollout", "status", DEPLOYMENT, "--namespace", NAMESPACE, "--timeout=180s")
+
+    def _write_manifests(self) -> None:
+        """An overlay of manifests/, as users write one."""
+        self.manifests.mkdir()
+        for file, source in DEFINITIONS.items():
+            shutil.copy(source, self.manifests / file)
+        name, _, tag = IMAGE.partition(":")
+        definitions = {"name": "aggserver-definitions", "namespace": NAMESPACE, "behavior": "merge", "files": [*DEFINITIONS]}
+        overlay = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "resources": [os.path.relpath(REPOSITORY / "manifests", self.manifests.resolve())],
+            "images": [{"name": "aggserver", "newName": name, "newTag": tag}],
+            "configMapGenerator": [definitions],
+            "generatorOptions": {"disableNameSuffixHash": True},
+        }
+        (self.manifests / "kustomization.yaml").write_text(json.dumps(overlay))
+
+    def kubectl(self, *arguments: str, stdin: bytes | None = None) -> str:
+        """What it printed. Raises EngineError."""
+        return run(self.kubectl_path, f"--kubeconfig={self.kubeconfig}", *arguments, stdin=stdin)
+
+    def _tell_state(self) -> None:
+        """What is there to be seen of a failure; the cluster may not have come that far."""
+        for arguments in (
+            ("get", "pods,apiservices", "--all-namespaces", "-o", "wide"),
+            ("logs", DEPLOYMENT, "--namespace", NAMESPACE, "--tail=100"),
+        ):
+            command = [str(self.kubectl_path), f"--kubeconfig={self.kubeconfig}", *arguments]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            self._say((done.stdout + done.stderr).rstrip())
+
+
+def _minor(version: str) -> int:
+    match = re.match(r"v1\.(\d+)", version)
+    return int(match.group(1)) if match else 0
