@@ -93,7 +93,7 @@ def _look_at_the_machine(folder: Path) -> None:
 def _tests(cluster: KindCluster, more: Sequence[str]) -> int:
     environment = {**os.environ, "PATH": f"{cluster.kubectl_path.parent}{os.pathsep}{os.environ['PATH']}"}
     places = ["tests/integration", *map(str, IN_THE_CLUSTER)]
-    environment["AGGSERVER_KIND_MANIFESTS"] = str(cluster.manifests)
+    environment["KIND_MANIFESTS"] = str(cluster.manifests)
     command = [sys.executable, "-m", "pytest", "-q", f"--kubeconfig={cluster.kubeconfig}", *places, *more]
     return subprocess.run(command, cwd=REPOSITORY, env=environment, check=False).returncode
 

@@ -55,7 +55,7 @@ RIGHTS = {
 @pytest.fixture(scope="module")
 def overlay(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What is installed, with the component manifests/adoption."""
-    installed = Path(os.environ["AGGSERVER_KIND_MANIFESTS"])
+    installed = Path(os.environ["KIND_MANIFESTS"])
     folder = tmp_path_factory.mktemp("overlay")
     component = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -121,13 +121,20 @@ def test_the_rights_stay_while_the_manifests_are_applied_again(adopting: Cluster
     """The aggregated ClusterRole's rules are its controller's: an apply that names them would take them away for a moment."""
     role = ("clusterrole", "aggserver:adopted")
     eventually(lambda: adopting.get(*role).get("rules"), "the controller has written the rules")
-    adopting.kubectl("apply", "--server-side", "--force-conflicts", "--kustomize", str(overlay))
-    before = adopting.get(*role)
-    adopting.kubectl("apply", "--kustomize", str(overlay))
-    after = adopting.get(*role)
-    assert (after["rules"], after["metadata"]["resourceVersion"]) == (before["rules"], before["metadata"]["resourceVersion"])
-    owners = {entry["manager"] for entry in after["metadata"]["managedFields"] if "f:rules" in entry["fieldsV1"]}
-    assert owners == {"kube-controller-manager"}
+    shown = 'jsonpath={.metadata.annotations.applied}|{.rules}{"\\n"}'
+    with adopting.running_kubectl("get", *role, "--watch", "-o", shown) as watch:
+        for number, how in enumerate(((), ("--server-side", "--force-conflicts"), ())):
+            adopting.kubectl("apply", *how, "--kustomize", str(overlay))
+            adopting.kubectl("annotate", *role, f"applied={number}", "--overwrite")
+        assert watch.stdout is not None
+        for line in iter(watch.stdout.readline, ""):
+            applied, _, rules = line.strip().partition("|")
+            assert rules, line
+            if applied == "2":
+                break
+    owned = adopting.get(*role, "--show-managed-fields")["metadata"]["managedFields"]
+    owners = {entry["manager"] for entry in owned if "f:rules" in entry["fieldsV1"]}
+    assert owners == {"clusterrole-aggregation-controller"}
     difference = adopting.kubectl("diff", "--kustomize", str(overlay), check=False)
     assert (difference.returncode, difference.stdout) == (0, "")
 

@@ -67,4 +67,4 @@ def pod(aggregated: Cluster) -> Pod:
 
 @pytest.fixture
 def manifests() -> Path:
-    return Path(os.environ["AGGSERVER_KIND_MANIFESTS"])
+    return Path(os.environ["KIND_MANIFESTS"])
