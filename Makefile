@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv dev test integration long ci kind operators fuzz mutants kills lint format controlplane bench constraints hashes clean
+.PHONY: help venv dev test integration long ci kind pythons operators fuzz mutants kills lint format controlplane bench constraints hashes clean
 
 help:
 	@echo 'make dev           the standalone server with the CronTab of the Kubernetes pages; data in .data'
@@ -28,6 +28,7 @@ help:
 	@echo 'make long          more cases of the same, which take longer'
 	@echo 'make ci            these three, and one count for all'
 	@echo 'make kind          the image with the manifests in a cluster of containers, from nothing (root, or Docker and kind)'
+	@echo 'make pythons       make test on other versions of Python, in containers (ARGS="3.13" for one)'
 	@echo 'make operators     upstream tests of operators with the real binaries and with those of aggserver envtest'
 	@echo 'make fuzz          inputs that grow; schemas, values, merging and CEL at random; for SECONDS=60 each'
 	@echo 'make mutants       small changes of a package, and whether its unit tests notice (PACKAGE=merge N=100)'
@@ -65,6 +66,9 @@ ci: $(READY)
 
 kind: $(READY)
 	@$(BIN)/python -m tests.kind $(ARGS)
+
+pythons: $(READY)
+	@$(BIN)/python -m tests.kind.pythons $(ARGS)
 
 operators: controlplane
 	$(BIN)/python -m tests.operators $(ARGS)
