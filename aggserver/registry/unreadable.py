@@ -55,8 +55,8 @@ class Place(Protocol):
 
 
 class CorruptObjects:
-    """The objects of a resource that can't be read. The watch cache knows those that are visibly broken, and those that a request
-    has failed to decode. look: decodes an object; raises Unreadable, and tells the cache, if that fails.
+    """The objects of a resource that can't be read. The watch cache has those that are visibly broken, and those that a request
+    has failed to decode. look: decodes an object; if that fails, it reports the object to the cache and raises Unreadable.
     """
 
     def __init__(self, place: Place, look: Callable[[StoredObject], None]) -> None:
