@@ -326,7 +326,7 @@ class Cacher(Generic[T]):
         while (error := self._lost) is not None:
             self._lost = None
             if attempts or isinstance(error, Defect):
-                self._tell_behind(error)
+                self._report_behind(error)
             attempts += 1
             try:
                 await self._follow_again(error, attempts)
@@ -351,7 +351,7 @@ class Cacher(Generic[T]):
         else:
             self._subscription = await self._storage.watch(self._prefix, self.revision, self)
 
-    def _tell_behind(self, error: StorageError) -> None:
+    def _report_behind(self, error: StorageError) -> None:
         """Report to readiness and the log why the store is not followed. Each reason is logged once, a Defect with traceback."""
         why = str(error)
         if self._behind_store.get(self._prefix) != why:
