@@ -3,7 +3,7 @@
 - Reason phrases are those of Go's `http.StatusText`: some clients show nothing else of a refusal.
 - A malformed request head is answered in plain text and ends the connection: with 505 for a version other than 1.x, with 400 for
   a missing or malformed Host, for control characters, for a list of lengths, and for whatever h11 refuses; an expectation other
-  than 100-continue with 417. Methods in lower case are others. Unlike Go, we answer a client of HTTP/1.0
+  than 100-continue with 417. Methods are case-sensitive. Unlike Go, we answer a client of HTTP/1.0
   with the server's own version, as RFC 9110 section 6.2 demands.
 - Websockets are handled by `websocket.py`. `Upgrade: h2c` is ignored: there is no HTTP/2 without TLS.
 - Other connections get their turn after some chunks of a body: 64 KB hold ten thousand chunks of one byte, which are a fifth of a
