@@ -17,7 +17,7 @@ from typing import Any
 from aggserver.adoption.families import Family, GroupVersion, Wanted
 from aggserver.adoption.moves import CATCH_UP_SECONDS, Moves, Observe
 from aggserver.adoption.records.journal import Journal
-from aggserver.adoption.records.record import Moving, Phase, Record, Refused, Report
+from aggserver.adoption.records.record import Moving, Phase, Record, Refused, ReportMessage
 from aggserver.adoption.steps import Actions, Step, next_step
 from aggserver.adoption.wants import ChangedError, Wants
 from aggserver.cluster.pacing import Sleep
@@ -44,7 +44,7 @@ class Mover:
         journal: Journal,
         steps: Actions,
         observe: Observe,
-        report: Report,
+        report: ReportMessage,
         *,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,

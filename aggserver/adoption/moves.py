@@ -24,7 +24,7 @@ from aggserver.adoption.families import Family, Wanted
 from aggserver.adoption.give_back.to_etcd import RAISED_AT_ONCE, objects_prefix, raising
 from aggserver.adoption.leftovers.cleaning import Cleaning
 from aggserver.adoption.records.journal import Journal
-from aggserver.adoption.records.record import LED_HERE, Copied, Given, Moving, Phase, Record, Report, silent
+from aggserver.adoption.records.record import LED_HERE, Copied, Given, Moving, Phase, Record, ReportMessage, silent
 from aggserver.adoption.steps import GUARDED, Actions, Step, fits, joined
 from aggserver.adoption.wants import ChangedError, Wants
 from aggserver.cluster.pacing import Sleep
@@ -67,7 +67,7 @@ class Moves:
         steps: Actions,
         wants: Wants,
         observe: Observe,
-        report: Report,
+        report: ReportMessage,
         *,
         clock: Callable[[], float],
         now: Callable[[], float],
@@ -196,7 +196,7 @@ class Moves:
 
     async def _copy_all(self, record: Record) -> Mapping[str, Copier]:
         for name in record.definitions:
-            await self._steps.hold(name)
+            await self._steps.add_finalizer(name)
         prefixes = {name: objects_prefix(name) for name in record.definitions}
         copiers = await self._copies.begin(
             record.family,
@@ -215,7 +215,7 @@ class Moves:
         passed = 0
         if record.shared:
             for name in record.definitions:
-                await self._steps.hold(name)
+                await self._steps.add_finalizer(name)
         else:
             for name in record.definitions:
                 await self._steps.freeze(name)
@@ -338,7 +338,7 @@ class Moves:
                 await self._empty(record, sorted(record.uids.keys() & set(family.deleted)))
             case Step.HOLD:
                 for name in family.unheld:
-                    await self._steps.hold(name)
+                    await self._steps.add_finalizer(name)
                 # The watch may not have delivered the finalizer yet.
                 self._wants.set_families(await self._steps.families(_groups([record])))
             case Step.JOIN:
@@ -354,7 +354,7 @@ class Moves:
         if not record.shared:
             await self._check_empty(new)
         for name in new:
-            await self._steps.hold(name)
+            await self._steps.add_finalizer(name)
         record = joined(record, family, await self._steps.host_revision())
         await self.write(record)
         if not record.shared:
@@ -391,7 +391,7 @@ class Moves:
         for name in names:
             if not record.shared:
                 await drop(self._storage, objects_prefix(name))
-            await self._steps.let_go(name, record.uids[name])
+            await self._steps.remove_finalizer(name, record.uids[name])
         # Their group-versions stay in the record until `Step.SWITCH` removes them.
         uids = {name: uid for name, uid in record.uids.items() if name not in names}
         await self.write(replace(record, uids=uids, copied={name: record.copied[name] for name in record.copied if name in uids}))
@@ -516,7 +516,7 @@ class Moves:
             if not record.shared:
                 await drop(self._storage, objects_prefix(name))
             self._steps.thaw(name)
-            await self._steps.let_go(name, record.uids[name])
+            await self._steps.remove_finalizer(name, record.uids[name])
         await self._remove(record)
 
     # --- small things ---

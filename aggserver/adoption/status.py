@@ -313,7 +313,7 @@ class Status:
             self._changed.set()
 
     def report(self, family: str, message: str, reason: str = NOTE, *, warning: bool = True) -> None:
-        """Report a message to people, as an Event and in the ConfigMap. It is a `record.Report`."""
+        """Report a message to people, as an Event and in the ConfigMap. It is a `record.ReportMessage`."""
         record = self._records.get(family)
         if record is None:
             return

@@ -457,14 +457,14 @@ class _Actions:
     async def families(self, groups: Collection[str]) -> Sequence[Family]:
         return await self._host.ask(groups)
 
-    async def hold(self, definition: str) -> None:
-        await self._host.hold(definition)
+    async def add_finalizer(self, definition: str) -> None:
+        await self._host.add_finalizer(definition)
 
     async def has(self, definition: str, uid: str) -> bool:
         return await self._host.has(definition, uid)
 
-    async def let_go(self, definition: str, uid: str) -> None:
-        await self._host.let_go(definition, uid)
+    async def remove_finalizer(self, definition: str, uid: str) -> None:
+        await self._host.remove_finalizer(definition, uid)
 
     def source(self, definition: str) -> Source:
         return Bounded(self._unbounded(definition), self._most_bytes)

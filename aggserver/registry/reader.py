@@ -219,7 +219,7 @@ class Reader:
         """A list of all objects that can be read."""
         await self.catch_up("")
         await self._corrupt.look_at_all(prefix)
-        items = [obj for obj in self._cacher.sound(prefix) if obj.key not in self._cacher.corrupt]
+        items = [obj for obj in self._cacher.readable(prefix) if obj.key not in self._cacher.corrupt]
         return ListResult(await self._show(context, items), self._cacher.revision)
 
     def unreadable(self) -> Sequence[Corrupt]:

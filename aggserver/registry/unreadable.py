@@ -69,7 +69,7 @@ class CorruptObjects:
 
     async def look_at_all(self, prefix: str) -> None:
         """Decode all objects below a prefix, so that the unreadable ones are known."""
-        for number, obj in enumerate(self._place.cacher.sound(prefix), 1):
+        for number, obj in enumerate(self._place.cacher.readable(prefix), 1):
             with suppress(Unreadable):
                 self._look(obj)
             if number % _TURN == 0:

@@ -94,7 +94,7 @@ class Views:
         to_convert: list[tuple[int, StoredObject]] = []
         async for index, obj in _in_turns(new):
             if obj.size > _LARGE and self.is_own(obj):
-                view = await asyncio.to_thread(self._look_into, obj, lenient=lenient)
+                view = await asyncio.to_thread(self._conformed, obj, lenient=lenient)
             else:
                 view = self.at_once(obj, lenient=lenient)
             if view is None:
@@ -128,7 +128,7 @@ class Views:
 
     def at_once(self, obj: StoredObject, *, lenient: bool = False) -> StoredObject | None:
         """The object in this version, None if that needs `Converter.convert`. Raises as `of_all`."""
-        view = self._known(obj) or self._look_into(obj, lenient=lenient)
+        view = self._known(obj) or self._conformed(obj, lenient=lenient)
         if view is not None:
             return view
         convert = self._resource.converter.at_once
@@ -252,7 +252,7 @@ class Views:
         """The bytes of an object of this version that is not stored, for a response."""
         return codec.encode_json({"apiVersion": self._info.api_version, "kind": self._info.kind, **obj})
 
-    def _look_into(self, obj: StoredObject, *, lenient: bool) -> StoredObject | None:
+    def _conformed(self, obj: StoredObject, *, lenient: bool) -> StoredObject | None:
         """The object, pruned and defaulted; None if it is stored in another version."""
         if not obj.raw.startswith(self._head):
             return None
@@ -275,9 +275,9 @@ class Views:
             if self._resource.conform_stored is not None:
                 self._resource.conform_stored(tree)
         except Corrupt as error:
-            raise Unreadable(self._cacher.spoil(error)) from None
+            raise Unreadable(self._cacher.mark_corrupt(error)) from None
         except MalformedError as error:
-            raise Unreadable(self._cacher.spoil(Corrupt(obj.key, obj.revision, str(error)))) from None
+            raise Unreadable(self._cacher.mark_corrupt(Corrupt(obj.key, obj.revision, str(error)))) from None
         return tree
 
     def _encoded(self, obj: StoredObject, tree: JSONObject) -> bytes:
@@ -288,7 +288,7 @@ class Views:
             raise self._too_deep(obj) from None
 
     def _too_deep(self, obj: StoredObject) -> Unreadable:
-        return Unreadable(self._cacher.spoil(Corrupt(obj.key, obj.revision, "it is nested too deeply")))
+        return Unreadable(self._cacher.mark_corrupt(Corrupt(obj.key, obj.revision, "it is nested too deeply")))
 
     def _without_defaults(self, obj: StoredObject, error: errors.ObjectTooLarge, *, lenient: bool) -> StoredObject:
         """The object without its defaults and without a form, so that it is not taken for one that has them."""

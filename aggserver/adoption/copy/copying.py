@@ -20,7 +20,17 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from aggserver.adoption.records.record import LATE_WRITE, CantCopy, Copied, HostChange, Moving, Report, Source, SourcePage, digest
+from aggserver.adoption.records.record import (
+    LATE_WRITE,
+    CantCopy,
+    Copied,
+    HostChange,
+    Moving,
+    ReportMessage,
+    Source,
+    SourcePage,
+    digest,
+)
 from aggserver.cluster.pacing import Sleep
 from aggserver.storage.interface import Conflict, KeyExists, NotFound, Storage
 
@@ -315,7 +325,7 @@ class Copies:
     report: called for late writes that were not copied.
     """
 
-    def __init__(self, storage: Storage, report: Report, *, clock: Callable[[], float], sleep: Sleep) -> None:
+    def __init__(self, storage: Storage, report: ReportMessage, *, clock: Callable[[], float], sleep: Sleep) -> None:
         self._storage = storage
         self._report = report
         self._clock = clock

@@ -13,7 +13,7 @@ from functools import partial
 
 from aggserver.adoption.families import Family
 from aggserver.adoption.records.journal import Journal
-from aggserver.adoption.records.record import CantGiveBack, Record, Report, none_left, silent
+from aggserver.adoption.records.record import CantGiveBack, Record, ReportMessage, none_left, silent
 from aggserver.adoption.steps import Actions, Step, next_step, to_clean
 from aggserver.adoption.wants import ChangedError, Wants
 
@@ -32,7 +32,7 @@ class Cleaning:
         steps: Actions,
         wants: Wants,
         write: Callable[[Record], Awaitable[None]],
-        report: Report,
+        report: ReportMessage,
     ) -> None:
         self._journal = journal
         self._steps = steps

@@ -33,7 +33,7 @@ __all__ = [
     "Progress",
     "Record",
     "Refused",
-    "Report",
+    "ReportMessage",
     "Source",
     "SourcePage",
     "being_removed",
@@ -180,7 +180,7 @@ NOTE = "AdoptionNote"
 LATE_WRITE = "AdoptionLateWrite"
 
 
-class Report(Protocol):
+class ReportMessage(Protocol):
     """Reports a message about a family to people. Called on the event loop, must not raise."""
 
     def __call__(self, family: str, message: str, reason: str = NOTE, /) -> None: ...
