@@ -52,11 +52,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except Exception as error:
-        told = _only(error)
-        if not isinstance(told, AggserverError):
+        cause = _only(error)
+        if not isinstance(cause, AggserverError):
             raise
-        print(f"aggserver: {told}", file=sys.stderr)
-        return told.exit_status
+        print(f"aggserver: {cause}", file=sys.stderr)
+        return cause.exit_status
 
 
 def _run(argv: Sequence[str]) -> int:

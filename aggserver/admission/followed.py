@@ -114,7 +114,7 @@ class Followed:
             await asyncio.gather(reflecting, gone, return_exceptions=True)
 
     def _on_state(self, objects: Mapping[str, JSONObject], changed: AbstractSet[str]) -> None:
-        self._freshness.heard()
+        self._freshness.succeeded()
         if self._first:
             self._first = False
             changed = changed | {key_of(obj) for obj in self._collection}
@@ -147,7 +147,7 @@ class Followed:
             log.warning("watch of %s failed%s: %s", self._name, kept, trouble)
 
     def _recovered(self) -> None:
-        self._freshness.heard()
+        self._freshness.succeeded()
         if self._trouble:
             self._trouble = ""
             log.info("watch of %s works again", self._name)

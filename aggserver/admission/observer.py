@@ -65,7 +65,7 @@ class _Observed:
         if isinstance(plugin, Selective):
             self.concerns = plugin.concerns
 
-    def _tell(self, kind: str, attributes: Attributes, started: float, *, rejected: bool) -> None:
+    def _report(self, kind: str, attributes: Attributes, started: float, *, rejected: bool) -> None:
         seconds = self._monotonic() - started
         self._observer.controller(self._name, kind, attributes.operation, seconds, rejected=rejected)
 
@@ -81,7 +81,7 @@ class ObservedMutating(_Observed):
             changed = await self._plugin.mutate(attributes, obj, old)
             rejected = False
         finally:
-            self._tell("admit", attributes, started, rejected=rejected)
+            self._report("admit", attributes, started, rejected=rejected)
         return changed
 
 
@@ -96,4 +96,4 @@ class ObservedValidating(_Observed):
             await self._plugin.validate(attributes, obj, old)
             rejected = False
         finally:
-            self._tell("validate", attributes, started, rejected=rejected)
+            self._report("validate", attributes, started, rejected=rejected)

@@ -144,7 +144,7 @@ class ResourceQuota:
         for name, quota in quotas.items():
             path = f"/api/v1/namespaces/{namespace}/resourcequotas/{name}"
             try:
-                self._quotas.learn(await self._cluster.request("PUT", f"{path}/status", body=quota))
+                self._quotas.put_written(await self._cluster.request("PUT", f"{path}/status", body=quota))
             except (ClusterError, Unreachable) as error:
                 failed[name] = _as_status(name, error)
                 await self._read_again(namespace, name, path, error)
@@ -158,7 +158,7 @@ class ResourceQuota:
                 log.warning("%s", _GRANT)
             return
         try:
-            self._quotas.learn(await self._cluster.request("GET", path))
+            self._quotas.put_written(await self._cluster.request("GET", path))
         except ClusterError as missing:
             if missing.code == 404:
                 self._quotas.remove(namespace, name)

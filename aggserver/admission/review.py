@@ -232,18 +232,18 @@ def denial(webhook: str, result: JSONObject | None) -> StatusError:
     given = result or {}
     who = f"admission webhook {quote(webhook)} denied the request"
     message, reason = given.get("message") or "", given.get("reason") or ""
-    said = message or reason
+    text = message or reason
     details = given.get("details")
-    told = details or {}
+    members = details or {}
     return StatusError(
         max(given.get("code") or 0, 400),
         reason,
-        f"{who}: {said}" if said else f"{who} without explanation",
-        name=told.get("name") or "",
-        group=told.get("group") or "",
-        kind=told.get("kind") or "",
-        causes=[_cause(cause or {}) for cause in told.get("causes") or ()],
-        retry_after=told.get("retryAfterSeconds") or 0,
+        f"{who}: {text}" if text else f"{who} without explanation",
+        name=members.get("name") or "",
+        group=members.get("group") or "",
+        kind=members.get("kind") or "",
+        causes=[_cause(cause or {}) for cause in members.get("causes") or ()],
+        retry_after=members.get("retryAfterSeconds") or 0,
         bare_details=details is not None,
     )
 

@@ -25,12 +25,12 @@ class Collection:
     An object that was put here belongs to the collection; those who read it must not change it.
     """
 
-    __slots__ = ("_learned", "_objects", "generation")
+    __slots__ = ("_objects", "_written", "generation")
 
     def __init__(self) -> None:
         self.generation = 0
         self._objects: dict[str, dict[str, JSONObject]] = {}  # by namespace ('' for cluster-scoped ones) and name
-        self._learned: dict[tuple[str, str], int] = {}  # resourceVersions of objects learned before the watch delivered them
+        self._written: dict[tuple[str, str], int] = {}  # resourceVersions of written objects that no watch has delivered
 
     def __iter__(self) -> Iterator[JSONObject]:
         for members in self._objects.values():
@@ -47,24 +47,24 @@ class Collection:
         return self._objects.get(namespace, _NONE)
 
     def put(self, obj: JSONObject) -> None:
-        """Store an object that a watch delivered, unless a later state was learned."""
+        """Store an object that a watch delivered, unless this server has written a later state."""
         key = _key(obj)
-        if (learned := self._learned.get(key)) is not None:
-            if _version(obj) < learned:
+        if (written := self._written.get(key)) is not None:
+            if _version(obj) < written:
                 return
-            del self._learned[key]
+            del self._written[key]
         self._set(key, obj)
 
-    def learn(self, obj: JSONObject) -> None:
+    def put_written(self, obj: JSONObject) -> None:
         """Store an object that this server has just written, before the watch delivers it. Ignored if it is gone, or older."""
         key = _key(obj)
         known = self.get(*key)
         if known is not None and _version(known) < _version(obj):
-            self._learned[key] = _version(obj)
+            self._written[key] = _version(obj)
             self._set(key, obj)
 
     def remove(self, namespace: str, name: str) -> None:
-        self._learned.pop((namespace, name), None)
+        self._written.pop((namespace, name), None)
         members = self._objects.get(namespace, {})
         if members.pop(name, None) is not None:
             self.generation += 1

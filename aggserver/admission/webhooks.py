@@ -348,8 +348,8 @@ class MutatingWebhooks:
                 raise refusal from error
             attributes.audit_annotations[f"failed-open.mutation.webhook.admission.k8s.io/{round_}"] = webhook.name
         finally:
-            told = {"configuration": webhook.configuration, "webhook": webhook.name, "mutated": changed}
-            attributes.audit_annotations[f"mutation.webhook.admission.k8s.io/{round_}"] = codec.encode_json(told).decode()
+            annotation = {"configuration": webhook.configuration, "webhook": webhook.name, "mutated": changed}
+            attributes.audit_annotations[f"mutation.webhook.admission.k8s.io/{round_}"] = codec.encode_json(annotation).decode()
         if changed:
             memory.require()
             reinvocation.wanted = True

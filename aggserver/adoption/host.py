@@ -169,13 +169,13 @@ class Host:
         crd = await self._get(DEFINITIONS, name)
         return crd is not None and crd["metadata"]["uid"] == uid and "deletionTimestamp" not in crd["metadata"]
 
-    async def hold(self, name: str) -> None:
+    async def add_finalizer(self, name: str) -> None:
         """Put our finalizer on a definition, unless it is there. Raises HostError, ClusterError and Unreachable."""
         if not await self._set_finalizer(name, "", there=True):
             raise HostError(f"{name} is not in the host any more")
 
-    async def let_go(self, name: str, uid: str) -> None:
-        """Take our finalizer off the definition with that uid, if it is there. Raises as `hold` does."""
+    async def remove_finalizer(self, name: str, uid: str) -> None:
+        """Take our finalizer off the definition with that uid, if it is there. Raises as `add_finalizer` does."""
         await self._set_finalizer(name, uid, there=False)
 
     # --- what is followed ---

@@ -17,7 +17,7 @@ from typing import Any
 from aggserver.adoption.families import Family, GroupVersion, Wanted
 from aggserver.adoption.moves import CATCH_UP_SECONDS, Moves, Observe
 from aggserver.adoption.records.journal import Journal
-from aggserver.adoption.records.record import Moving, Phase, Record, Refused, Told
+from aggserver.adoption.records.record import Moving, Phase, Record, Refused, ReportMessage
 from aggserver.adoption.steps import Actions, Step, next_step
 from aggserver.adoption.wants import ChangedError, Wants
 from aggserver.cluster.pacing import Sleep
@@ -33,7 +33,7 @@ RETRY = Backoff(initial=2.0, longest=300.0)
 
 
 class Mover:
-    """Runs the moves. storage: our store. observe, told: called on the event loop, must not raise.
+    """Runs the moves. storage: our store. observe, report: called on the event loop, must not raise.
 
     clock: monotonic, in seconds. now: seconds since 1970.
     """
@@ -44,17 +44,17 @@ class Mover:
         journal: Journal,
         steps: Actions,
         observe: Observe,
-        told: Told,
+        report: ReportMessage,
         *,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._wants = Wants()
-        self._moves = Moves(storage, journal, steps, self._wants, self._observe_move, told, clock=clock, now=now, sleep=sleep)
+        self._moves = Moves(storage, journal, steps, self._wants, self._observe_move, report, clock=clock, now=now, sleep=sleep)
         self._journal = journal
         self._observe = observe
-        self._told = told
+        self._report = report
         self._clock = clock
         self._sleep = sleep
         # By family, after a failure: when to try again, and what was wanted when it failed.
@@ -83,7 +83,7 @@ class Mover:
         for family in families:
             if family.wanted is not Wanted.RELEASE:
                 self._refused.pop(family.name, None)
-        self._wants.tell(families)
+        self._wants.set_families(families)
 
     async def run(self) -> None:
         """Move families until cancelled. The journal must be running."""
@@ -125,7 +125,7 @@ class Mover:
             except AggserverError as error:
                 log.warning("moves can't go on yet: %s", error)
                 for name in self._journal.records:
-                    self._told(name, f"moves can't go on yet: {error}")
+                    self._report(name, f"moves can't go on yet: {error}")
                 await self._sleep(next(pauses))
             else:
                 return
@@ -198,7 +198,7 @@ class Mover:
                 await self._moves.well(name)
         except ChangedError as error:
             log.info("%s: the move is given up, and begins anew when it can: %s", name, error)
-            self._told(name, f"the move is given up, and begins anew when it can: {error}")
+            self._report(name, f"the move is given up, and begins anew when it can: {error}")
             await self._give_up(name, "")
         except AggserverError as error:
             await self._failed(name, step, family, str(error) or type(error).__name__, lasting=isinstance(error, Refused))
@@ -225,7 +225,7 @@ class Mover:
             again = f"in {pause:g} s"
         self._failing[name] = step
         log.warning("%s: %s failed, trying again %s: %s", name, step, again, why)
-        self._told(name, why)
+        self._report(name, why)
         await self._give_up(name, why)
 
     async def _give_up(self, name: str, why: str) -> None:
@@ -238,7 +238,7 @@ class Mover:
             elif record.phase in (Phase.COPYING, Phase.GUARDING, Phase.SWITCHING):
                 await self._moves.back(record, why)
             elif record.phase is Phase.GIVING_BACK:
-                await self._moves.stay(record, why)
+                await self._moves.stay_adopted(record, why)
             else:
                 # A step of an adopted family may be half done: let `Step.RESUME` set everything up anew.
                 self._moves.resumed.discard(name)

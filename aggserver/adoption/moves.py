@@ -24,7 +24,7 @@ from aggserver.adoption.families import Family, Wanted
 from aggserver.adoption.give_back.to_etcd import RAISED_AT_ONCE, objects_prefix, raising
 from aggserver.adoption.leftovers.cleaning import Cleaning
 from aggserver.adoption.records.journal import Journal
-from aggserver.adoption.records.record import LED_HERE, Copied, Given, Moving, Phase, Record, Told, silent
+from aggserver.adoption.records.record import LED_HERE, Copied, Given, Moving, Phase, Record, ReportMessage, silent
 from aggserver.adoption.steps import GUARDED, Actions, Step, fits, joined
 from aggserver.adoption.wants import ChangedError, Wants
 from aggserver.cluster.pacing import Sleep
@@ -67,7 +67,7 @@ class Moves:
         steps: Actions,
         wants: Wants,
         observe: Observe,
-        told: Told,
+        report: ReportMessage,
         *,
         clock: Callable[[], float],
         now: Callable[[], float],
@@ -78,7 +78,7 @@ class Moves:
         self._steps = steps
         self._wants = wants
         self._observe = observe
-        self._told = told
+        self._report = report
         self._now = now
         self._sleep = sleep
         # One family at a time. Stopping to follow late writes, a task of its own, also needs the lock.
@@ -93,8 +93,8 @@ class Moves:
         self.led_away: set[str] = set()
         # By family that is copied: `Family.generations` when the copy began.
         self._generations: dict[str, Mapping[str, int]] = {}
-        self._cleaning = Cleaning(journal, steps, wants, self.write, told)
-        self._copies = Copies(storage, told, clock=clock, sleep=sleep)
+        self._cleaning = Cleaning(journal, steps, wants, self.write, report)
+        self._copies = Copies(storage, report, clock=clock, sleep=sleep)
         self._background: set[asyncio.Task[None]] = set()
 
     @property
@@ -196,7 +196,7 @@ class Moves:
 
     async def _copy_all(self, record: Record) -> Mapping[str, Copier]:
         for name in record.definitions:
-            await self._steps.hold(name)
+            await self._steps.add_finalizer(name)
         prefixes = {name: objects_prefix(name) for name in record.definitions}
         copiers = await self._copies.begin(
             record.family,
@@ -215,7 +215,7 @@ class Moves:
         passed = 0
         if record.shared:
             for name in record.definitions:
-                await self._steps.hold(name)
+                await self._steps.add_finalizer(name)
         else:
             for name in record.definitions:
                 await self._steps.freeze(name)
@@ -226,7 +226,7 @@ class Moves:
             copier.switched(record.copied[name])
         await self._steps.to_us(record.group_versions)
         # A definition may have been created in these group-versions before the last kube-apiserver led here.
-        self._wants.tell(await self._steps.families(_groups([record])))
+        self._wants.set_families(await self._steps.families(_groups([record])))
         self._check_wanted(record, self._wants.families.get(record.family))
         if not record.shared:
             # Clients got newer revisions from the host until it led the last of them here, and its watches that are still open
@@ -261,7 +261,7 @@ class Moves:
     async def _resume(self, record: Record) -> None:
         """Set up a family that was adopted before this process began, or of which a step has failed."""
         if record.phase is Phase.GIVING_BACK:
-            await self.stay(record, "")
+            await self.stay_adopted(record, "")
             return
         if record.phase is Phase.WAITING:
             record = record.at(Phase.ADOPTED, self.time())
@@ -296,7 +296,7 @@ class Moves:
                 await self._steps.end_watches(name)
             except AggserverError as error:
                 log.warning("%s: clients that watched %s at the host may miss events: %s", record.family, name, error)
-                self._told(record.family, str(error))
+                self._report(record.family, str(error))
         await self._sleep(ENDED_SECONDS)
         try:
             if await self._steps.host_revision() > passed:
@@ -338,9 +338,9 @@ class Moves:
                 await self._empty(record, sorted(record.uids.keys() & set(family.deleted)))
             case Step.HOLD:
                 for name in family.unheld:
-                    await self._steps.hold(name)
+                    await self._steps.add_finalizer(name)
                 # The watch may not have delivered the finalizer yet.
-                self._wants.tell(await self._steps.families(_groups([record])))
+                self._wants.set_families(await self._steps.families(_groups([record])))
             case Step.JOIN:
                 await self._join(record, family)
             case Step.SWITCH:
@@ -354,7 +354,7 @@ class Moves:
         if not record.shared:
             await self._check_empty(new)
         for name in new:
-            await self._steps.hold(name)
+            await self._steps.add_finalizer(name)
         record = joined(record, family, await self._steps.host_revision())
         await self.write(record)
         if not record.shared:
@@ -376,8 +376,8 @@ class Moves:
         await self._end_following(record.family)
         record = self._journal.get(record.family) or record
         for name in deleted:
-            if told := await self._steps.empty(name):
-                self._told(record.family, told)
+            if message := await self._steps.empty(name):
+                self._report(record.family, message)
         await self.part(record, deleted)
 
     async def part(self, record: Record, names: Sequence[str]) -> None:
@@ -391,7 +391,7 @@ class Moves:
         for name in names:
             if not record.shared:
                 await drop(self._storage, objects_prefix(name))
-            await self._steps.let_go(name, record.uids[name])
+            await self._steps.remove_finalizer(name, record.uids[name])
         # Their group-versions stay in the record until `Step.SWITCH` removes them.
         uids = {name: uid for name, uid in record.uids.items() if name not in names}
         await self.write(replace(record, uids=uids, copied={name: record.copied[name] for name in record.copied if name in uids}))
@@ -417,7 +417,7 @@ class Moves:
         for name, back in backs.items():
             if not await back.unchanged(record.copied[name]):
                 await back.check(record.copied[name])
-                self._tell(record, await back.first(record.copied[name], silent))
+                self._report_given(record, await back.first(record.copied[name], silent))
                 begun.add(name)
         for name in record.definitions:
             await self._steps.freeze(name)
@@ -431,19 +431,19 @@ class Moves:
                 if back.through_api and not begun:
                     await self._lead_back(record)
                 begun.add(name)
-            self._tell(record, await back.rest(record.copied[name], silent))
+            self._report_given(record, await back.rest(record.copied[name], silent))
         # After the next record the release can't go back, and reads wait. So writes that the host may refuse come before it.
         await self._steps.advance_host(await self._storage.revision())
         await self._steps.check_host()
         # A definition that is being deleted must not be given back: the objects that the host has deleted would be there again.
-        self._wants.tell(await self._steps.families(_groups([record])))
+        self._wants.set_families(await self._steps.families(_groups([record])))
         if (now := self._wants.families.get(record.family)) is not None and now.deleted:
             raise ChangedError(f"{', '.join(now.deleted)} is being deleted")
         await self.back(record, "")
 
     async def _raise_host(self, record: Record) -> None:
         """Bring the host's revision near ours while clients go on. Only writes raise it, so that may take an hour."""
-        said = ""
+        reported = ""
         while True:
             host = await self._steps.host_revision()
             lacking = await self._storage.revision() - host
@@ -453,9 +453,9 @@ class Moves:
             await self._steps.advance_host(host + part)
             if await self._steps.host_revision() < host + part:
                 return  # there is no access to the host's etcd
-            if not said and lacking > part:
-                said = f"the cluster's etcd has to advance first, by {raising(lacking)}; clients go on meanwhile"
-                self._told(record.family, said)
+            if not reported and lacking > part:
+                reported = f"the cluster's etcd has to advance first, by {raising(lacking)}; clients go on meanwhile"
+                self._report(record.family, reported)
             log.info("%s: the cluster's etcd has advanced by %d revisions, %d are lacking", record.family, part, lacking - part)
             family = self._wants.families.get(record.family)
             if family is None or family.wanted is not Wanted.RELEASE:
@@ -468,13 +468,13 @@ class Moves:
             await self._steps.freeze(name, reads=True)
         await self._steps.to_host(record.group_versions)
 
-    def _tell(self, record: Record, given: Given) -> None:
-        for each in given.told:
-            self._told(record.family, each)
+    def _report_given(self, record: Record, given: Given) -> None:
+        for each in given.messages:
+            self._report(record.family, each)
         if given.written or given.deleted:
             log.info("%s: gave back %d objects and %d deletions", record.family, given.written, given.deleted)
 
-    async def stay(self, record: Record, why: str) -> None:
+    async def stay_adopted(self, record: Record, why: str) -> None:
         """End a release that failed: the family stays adopted. Writes are taken again once clients are surely led here."""
         record = record.at(Phase.ADOPTED, self.time(), why)
         await self.write(record)
@@ -516,7 +516,7 @@ class Moves:
             if not record.shared:
                 await drop(self._storage, objects_prefix(name))
             self._steps.thaw(name)
-            await self._steps.let_go(name, record.uids[name])
+            await self._steps.remove_finalizer(name, record.uids[name])
         await self._remove(record)
 
     # --- small things ---

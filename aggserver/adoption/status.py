@@ -80,15 +80,15 @@ def entry(
     definition: str,
     moving: Moving | None,
     problems: Sequence[str],
-    told: JSONMapping | None,
+    message: JSONMapping | None,
     before: JSONMapping,
     now: str,
 ) -> JSONObject:
     """The ConfigMap's entry for a definition. Members without a value are left out.
 
     family, phase, shared, since and reason are the record's. progress, of the family's copy: objects and bytes copied,
-    objects remaining, secondsLeft. copied: objects and bytes that stay in the cluster's etcd. adoptedSince: RFC 3339. told: the
-    last message and its time. conditions: Adopted, Progressing, Degraded, in the form of metav1.Condition.
+    objects remaining, secondsLeft. copied: objects and bytes that stay in the cluster's etcd. adoptedSince: RFC 3339. told:
+    `message`, the last one with its time. conditions: Adopted, Progressing, Degraded, in the form of metav1.Condition.
 
     problems: what is wrong although it is adopted. before: the last entry, {} if there is none; it gives the times of changes.
     now: RFC 3339, for what changes within a phase.
@@ -107,8 +107,8 @@ def entry(
         shown["adoptedSince"] = before.get("adoptedSince") or record.since
     elif record.phase in (Phase.GIVING_BACK, Phase.SWITCHING_BACK) and "adoptedSince" in before:
         shown["adoptedSince"] = before["adoptedSince"]
-    if told:
-        shown["told"] = dict(told)
+    if message:
+        shown["told"] = dict(message)
     shown["conditions"] = _conditions(record, problems, before.get("conditions") or (), now)
     return shown
 
@@ -192,25 +192,25 @@ def notice(before: Record | None, after: Record | None) -> Notice | None:
     return Notice(*_NOTICES[after.phase])
 
 
-def event(definition: str, uid: str, said: Notice, now: str, count: int = 1, first: str = "") -> JSONObject:
+def event(definition: str, uid: str, notified: Notice, now: str, count: int = 1, first: str = "") -> JSONObject:
     """An Event on a definition. Its name is a hash of what it says, so that a repetition has the same name and is counted.
 
     now, first: RFC 3339.
     """
-    told = "\0".join((definition, uid, said.reason, said.message))
+    identity = "\0".join((definition, uid, notified.reason, notified.message))
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": f"{definition[:200]}.{hashlib.sha256(told.encode()).hexdigest()[:16]}", "namespace": "default"},
+        "metadata": {"name": f"{definition[:200]}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}", "namespace": "default"},
         "involvedObject": {
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
             "name": definition,
             "uid": uid,
         },
-        "reason": said.reason,
-        "message": _cut(said.message, 1000),
-        "type": "Warning" if said.warning else "Normal",
+        "reason": notified.reason,
+        "message": _cut(notified.message, 1000),
+        "type": "Warning" if notified.warning else "Normal",
         "source": {"component": COMPONENT},
         "firstTimestamp": first or now,
         "lastTimestamp": now,
@@ -253,7 +253,7 @@ class Status:
         self._restored: set[str] = set()
         self._moving: dict[str, Moving] = {}
         self._problems: dict[str, Sequence[str]] = {}
-        self._told: dict[str, JSONObject] = {}
+        self._messages: dict[str, JSONObject] = {}
         self._entries: dict[str, JSONObject] = {}
         self._written: Mapping[str, str] | None = None  # None: not known
         self._events: OrderedDict[tuple[str, str, Notice], None] = OrderedDict()
@@ -287,7 +287,7 @@ class Status:
             self._moving[record.family] = moving
         # What the ConfigMap shows already had its Events before a restart.
         if before is not None or not self._is_shown(record):
-            self._say(record, notice(before, record))
+            self._add_events(record, notice(before, record))
         self._changed.set()
 
     def forget(self, family: str) -> None:
@@ -295,9 +295,9 @@ class Status:
         before = self._records.pop(family, None)
         self._moving.pop(family, None)
         self._problems.pop(family, None)
-        self._told.pop(family, None)
+        self._messages.pop(family, None)
         if before is not None:
-            self._say(before, notice(before, None))
+            self._add_events(before, notice(before, None))
         self._changed.set()
 
     def wanted(self, families: Collection[str]) -> None:
@@ -312,13 +312,13 @@ class Status:
             self._problems[family] = list(problems)
             self._changed.set()
 
-    def told(self, family: str, message: str, reason: str = NOTE, *, warning: bool = True) -> None:
-        """Report a message to people, as an Event and in the ConfigMap. It is a `record.Told`."""
+    def report(self, family: str, message: str, reason: str = NOTE, *, warning: bool = True) -> None:
+        """Report a message to people, as an Event and in the ConfigMap. It is a `record.ReportMessage`."""
         record = self._records.get(family)
         if record is None:
             return
-        self._told[family] = {"message": _cut(message, MOST_TEXT), "time": format_time(self._now())}
-        self._say(record, Notice(reason, message, warning))
+        self._messages[family] = {"message": _cut(message, MOST_TEXT), "time": format_time(self._now())}
+        self._add_events(record, Notice(reason, message, warning))
         self._changed.set()
 
     async def run(self) -> None:
@@ -377,7 +377,7 @@ class Status:
             self._remember((found or {}).get("data") or {})
             for record in [self._records[family] for family in sorted(self._restored & self._records.keys())]:
                 if not self._is_shown(record):
-                    self._say(record, notice(None, record))
+                    self._add_events(record, notice(None, record))
             self._restored = set()
         data = fitted(self._made())
         self._count()
@@ -418,7 +418,7 @@ class Status:
         for family, record in self._records.items():
             for name in record.definitions:
                 before = self._entries.get(name, {})
-                given = self._moving.get(family), self._problems.get(family, ()), self._told.get(family)
+                given = self._moving.get(family), self._problems.get(family, ()), self._messages.get(family)
                 made[name] = entry(record, name, *given, before, format_time(self._now()))
         self._entries = made
         return made
@@ -435,16 +435,16 @@ class Status:
 
     # --- Events ---
 
-    def _say(self, record: Record, said: Notice | None) -> None:
-        if said is None:
+    def _add_events(self, record: Record, notified: Notice | None) -> None:
+        if notified is None:
             return
         for name, uid in sorted(record.uids.items()):
-            if self._may_say(name):
-                self._events[name, uid, said] = None
+            if self._may_add_event(name):
+                self._events[name, uid, notified] = None
         while len(self._events) > MOST_EVENTS:
             self._events.popitem(last=False)
 
-    def _may_say(self, definition: str) -> bool:
+    def _may_add_event(self, definition: str) -> bool:
         """Whether the definition may have another Event now. Takes one from its budget."""
         at = self._clock()
         left, seen = self._budgets.pop(definition, (float(BURST), at))
@@ -464,9 +464,9 @@ class Status:
                 log.warning("an Event on %s can't be written: %s", key[0], error)
             self._events.pop(key, None)
 
-    async def _send(self, definition: str, uid: str, said: Notice) -> None:
+    async def _send(self, definition: str, uid: str, notified: Notice) -> None:
         now = format_time(self._now())
-        made: dict[str, Any] = event(definition, uid, said, now)
+        made: dict[str, Any] = event(definition, uid, notified, now)
         try:
             await self._cluster.request("POST", EVENTS, body=made)
         except ClusterError as error:

@@ -168,13 +168,13 @@ class Actions(Protocol):
     async def families(self, groups: Collection[str]) -> Sequence[Family]:
         """All families. In these groups the host itself is asked for the present state, since a watch may be behind."""
 
-    async def hold(self, definition: str) -> None:
+    async def add_finalizer(self, definition: str) -> None:
         """Put our finalizer on the definition in the host."""
 
     async def has(self, definition: str, uid: str) -> bool:
         """Whether the host has that definition, and is not deleting it."""
 
-    async def let_go(self, definition: str, uid: str) -> None:
+    async def remove_finalizer(self, definition: str, uid: str) -> None:
         """Take our finalizer off, if the host still has the definition with that uid."""
 
     def source(self, definition: str) -> Source:

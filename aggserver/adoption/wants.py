@@ -19,13 +19,13 @@ class ChangedError(AggserverError):
 
 
 class Wants:
-    """What is wanted now. families: by name. changed: set by each call of `tell`."""
+    """What is wanted now. families: by name. changed: set by each call of `set_families`."""
 
     def __init__(self) -> None:
         self.families: dict[str, Family] = {}
         self.changed = asyncio.Event()
 
-    def tell(self, families: Sequence[Family]) -> None:
+    def set_families(self, families: Sequence[Family]) -> None:
         self.families = {family.name: family for family in families}
         self.changed.set()
 

@@ -221,7 +221,7 @@ class DefinitionController:
 
         try:
             written = (await self._status.update(WriteRequest(Context(CONTROLLER), _WRITE), name, with_status)).object.decoded()
-            self._informer.learn(written)
+            self._informer.put_written(written)
         finally:
             self._writing.pop(name, None)
         return written

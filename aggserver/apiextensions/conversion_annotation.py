@@ -50,7 +50,7 @@ _IN_SPEC = Path("spec").child("conversion", "rules")
 # Definitions whose compiled rules are remembered.
 _REMEMBERED = 64
 # Warnings for one definition; clients accept only some kilobytes of headers.
-_MOST_TOLD = 10
+_MOST_WARNINGS = 10
 
 
 def rules_text(crd: JSONMapping) -> str:
@@ -102,8 +102,8 @@ def advice(crd: JSONMapping, old: JSONMapping | None, options: RuleOptions) -> l
     compiled = compile_rules(rules_text(crd), schemas, options)
     kind = member(spec, "group", ""), member(member(spec, "names", {}), "kind", "")
     found = [str(each) for each in round_trips(kind, compiled, schemas, options.budget).findings]
-    more = [f"and {len(found) - _MOST_TOLD} more; aggserver convert --check shows all"] if len(found) > _MOST_TOLD else []
-    return [f"{ANNOTATION}: {text}" for text in (*found[:_MOST_TOLD], *more)]
+    more = [f"and {len(found) - _MOST_WARNINGS} more; aggserver convert --check shows all"] if len(found) > _MOST_WARNINGS else []
+    return [f"{ANNOTATION}: {text}" for text in (*found[:_MOST_WARNINGS], *more)]
 
 
 def compile_rules(text: str, schemas: Mapping[str, CompiledSchema], options: RuleOptions) -> Compiled:

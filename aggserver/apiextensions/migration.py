@@ -270,7 +270,7 @@ class Migrator:
             for key, why in result.failed.items():
                 if len(progress.failed) < _REMEMBERED:
                     progress.failed[key] = why
-            self._tell(migration, progress, result.done - result.overtaken)
+            self._observe_progress(migration, progress, result.done - result.overtaken)
             if result.done:
                 progress.pauses = RETRY.pauses()
             if 2 * result.overtaken > len(batch):
@@ -280,7 +280,7 @@ class Migrator:
                 await self._pause_after_failure(migration, progress)
             await self._make_way(result.done, sum(len(item.value) for item in batch), self._clock() - began)
             await self._report(migration, progress)
-        self._tell(migration, progress, 0)
+        self._observe_progress(migration, progress, 0)
 
     async def _make_way(self, objects: int, size: int, took: float) -> None:
         if self._limits is None:
@@ -315,10 +315,10 @@ class Migrator:
             )
         if now - progress.reported >= _REPORT_SECONDS and not progress.failures:
             progress.reported = now
-            told = f"{progress.rewritten} objects are rewritten, about {progress.remaining} are to be looked at"
-            await self._ledger.report(migration, told, failing=False)
+            text = f"{progress.rewritten} objects are rewritten, about {progress.remaining} are to be looked at"
+            await self._ledger.report(migration, text, failing=False)
 
-    def _tell(self, migration: Migration, progress: _Progress, done: int) -> None:
+    def _observe_progress(self, migration: Migration, progress: _Progress, done: int) -> None:
         if self._observe is not None:
             resource, _, group = migration.name.partition(".")
             self._observe(group, migration.version, resource, done, progress.remaining, progress.failures)

@@ -42,5 +42,5 @@ class DefinitionProtection:
     def _protects(self, metadata: Mapping[str, Any]) -> bool:
         if "deletionTimestamp" in metadata:
             return False  # it is being deleted already
-        said = member(metadata, "annotations", {}).get(ANNOTATION)
-        return said == "true" or (self._everywhere and said != "false")
+        annotation = member(metadata, "annotations", {}).get(ANNOTATION)
+        return annotation == "true" or (self._everywhere and annotation != "false")

@@ -203,7 +203,7 @@ class DefinitionResource:
     def _forget_conversions(self) -> None:
         """Forget converted objects, since they may be converted differently now, or not at all."""
         if "_storage" in self.__dict__:  # otherwise no request has needed it yet
-            self._environment.converted.forget(self._storage.questions)
+            self._environment.converted.forget(self._storage.conversions)
 
     def _unchanged_schemas(self, successor: Definition) -> Iterator[tuple[str, CompiledSchema]]:
         """The compiled schemas that the successor can keep, since its schemas for these versions are the same."""
@@ -338,7 +338,7 @@ class DefinitionResource:
             random=environment.random,
             max_object_bytes=environment.max_object_bytes,
             epoch=self._cacher.epoch,
-            good_since=lambda: self._marks.since(definition.name),
+            content_since=lambda: self._marks.since(definition.name),
             objects_since=lambda: self._marks.objects_since(definition.name),
             fence=self._fence,
             gate=self._gate,

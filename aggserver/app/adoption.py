@@ -150,7 +150,7 @@ class Adoption:
         self._term: _Term | None = None  # while this server holds the Lease
         self._problems: dict[str, str] = {}
         self._guarded_at: dict[str, float] = {}
-        self._said: dict[str, tuple[Phase, str]] = {}  # by family, the phase and reason that were logged last
+        self._logged: dict[str, tuple[Phase, str]] = {}  # by family, the phase and reason that were logged last
         # By uid of a definition that is being deleted in the host: the task that deletes its objects here.
         self._emptying: dict[str, asyncio.Task[None]] = {}
 
@@ -279,7 +279,7 @@ class Adoption:
                 families = self.host.families()
                 self._term.mover.want([self._with_objects(family) for family in families])
                 self._term.status.wanted({family.name for family in families})
-                self._tell_problems(families, self._term.status)
+                self._set_problems(families, self._term.status)
 
     # --- the server that moves ---
 
@@ -291,7 +291,7 @@ class Adoption:
         guard = Guard(self._cluster, self._service, self._ca_bundle)
         switcher = Switcher(self._cluster, self._service, self.installation, self.on_problem, self._on_led_away)
         steps = _Actions(self, self._cluster, self._engine, self._storage, self._host_etcd, guard, switcher)
-        mover = Mover(self._storage, self._journal, steps, self._observe, status.told)
+        mover = Mover(self._storage, self._journal, steps, self._observe, status.report)
         self._term = _Term(switcher, status, steps, mover)
         self.trust()
         self._changed.set()
@@ -358,7 +358,7 @@ class Adoption:
             self._term.status.observe(record, moving)
         if moving is not None:
             return
-        said = record.phase, record.reason
+        state = record.phase, record.reason
         if record.phase is Phase.GUARDING:
             self._guarded_at[record.family] = time.monotonic()
         elif record.phase is Phase.ADOPTED and record.family in self._guarded_at:
@@ -368,11 +368,11 @@ class Adoption:
             self._metrics.froze(frozen)
             self._metrics.copied(count, size)
             log.info("adopted %s: %d objects, %d bytes; writes were refused for %.2f s", record.family, count, size, frozen)
-            self._said[record.family] = said
+            self._logged[record.family] = state
         elif record.phase is not Phase.SWITCHING:
             self._guarded_at.pop(record.family, None)
-        if record.phase not in (Phase.GUARDING, Phase.SWITCHING) and self._said.get(record.family) != said:
-            self._said[record.family] = said
+        if record.phase not in (Phase.GUARDING, Phase.SWITCHING) and self._logged.get(record.family) != state:
+            self._logged[record.family] = state
             log.info("%s: %s%s", record.family, record.phase.value, f": {record.reason}" if record.reason else "")
 
     def on_problem(self, api_service: str, problem: str) -> None:
@@ -390,7 +390,7 @@ class Adoption:
             )
             self._term.mover.led_away(group_version)
 
-    def _tell_problems(self, families: Iterable[Family], status: Status) -> None:
+    def _set_problems(self, families: Iterable[Family], status: Status) -> None:
         for family in families:
             services = [f"{version}.{group}" for group, version in family.group_versions]
             troubles = [self._problems[name] for name in ("", GUARD, *services) if name in self._problems]
@@ -457,14 +457,14 @@ class _Actions:
     async def families(self, groups: Collection[str]) -> Sequence[Family]:
         return await self._host.ask(groups)
 
-    async def hold(self, definition: str) -> None:
-        await self._host.hold(definition)
+    async def add_finalizer(self, definition: str) -> None:
+        await self._host.add_finalizer(definition)
 
     async def has(self, definition: str, uid: str) -> bool:
         return await self._host.has(definition, uid)
 
-    async def let_go(self, definition: str, uid: str) -> None:
-        await self._host.let_go(definition, uid)
+    async def remove_finalizer(self, definition: str, uid: str) -> None:
+        await self._host.remove_finalizer(definition, uid)
 
     def source(self, definition: str) -> Source:
         return Bounded(self._unbounded(definition), self._most_bytes)

@@ -202,7 +202,7 @@ async def _authentication(
         anonymous=options.anonymous_auth,
         waiting=lambda: source.healthy(),
     )
-    tls.knows_all = lambda: source.healthy() is None
+    tls.knows_all_cas = lambda: source.healthy() is None
     files = trust_files(options)
     source: ConfigMapSource
 

@@ -31,12 +31,12 @@ def controllers(
     storage: Storage,
     namespaces: Store,
     ca_bundle: Callable[[], bytes],
-    told: asyncio.Event,
+    ready: asyncio.Event,
     rare: Mapping[str, _Run],
 ) -> list[Task]:
     """The tasks of the enabled controllers.
 
-    namespaces: their store. ca_bundle: returns the CAs by which clients verify the server, as PEM. told: set once the first line
+    namespaces: their store. ca_bundle: returns the CAs by which clients verify the server, as PEM. ready: set once the first line
     was printed. rare: further controllers by their names.
     """
 
@@ -78,7 +78,7 @@ def controllers(
         make = functools.cache(make)  # make the controller once, also if its task is restarted
 
         async def run() -> None:
-            await told.wait()
+            await ready.wait()
             await make()()
 
         return run

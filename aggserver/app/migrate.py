@@ -108,5 +108,5 @@ async def _run(environment: Environment, folder: Mapping[str, Definition]) -> st
             done.append(f"{job.migration.name} {job.migration.version}")
     if failures:
         raise MigrationError("; ".join(failures))
-    told = f": {', '.join(done)}" if done else ", and there was nothing to do"
-    return f"all objects are stored in the storage versions of their definitions{told}"
+    details = f": {', '.join(done)}" if done else ", and there was nothing to do"
+    return f"all objects are stored in the storage versions of their definitions{details}"

@@ -138,17 +138,17 @@ async def _run(
             await until_orphaned(parent)
             server.request_stop()
 
-        told = asyncio.Event()
+        ready = asyncio.Event()
 
         async def remove_ended() -> None:
-            await told.wait()
+            await ready.wait()
             assert built_in is not None
             from aggserver.controllers.pods.ended import remove_ended_pods
 
             await remove_ended_pods(storage, built_in.store("", "pods"))
 
         async def publish_endpoints() -> None:
-            await told.wait()
+            await ready.wait()
             assert built_in is not None
             from aggserver.controllers.server_endpoints import advertised, publish
 
@@ -164,7 +164,7 @@ async def _run(
             ("controller of the status of policies", policy_controller.run),
             *access.tasks,
             *credentials.tasks(),
-            *controllers(options, engine, storage, namespace_store, lambda: credentials.ca_bundle, told, rare),
+            *controllers(options, engine, storage, namespace_store, lambda: credentials.ca_bundle, ready, rare),
             *compaction(storage, options),
             *([("migration of stored objects", migrations.run)] if migrations is not None else []),
             *([("removal of ended Pods", remove_ended)] if built_in is not None else []),
@@ -201,15 +201,15 @@ async def _run(
             await definition_controller.caught_up()
             await admission.known()
             await seed.plant(objects, engine.installer, definition_controller.settled, admission.of_files())
-            return await _serve(options, server, credentials, say, told)
+            return await _serve(options, server, credentials, say, ready)
 
 
 async def _serve(
-    options: Options, server: Server, credentials: Credentials, say: Callable[[str], None], told: asyncio.Event
+    options: Options, server: Server, credentials: Credentials, say: Callable[[str], None], ready: asyncio.Event
 ) -> int:
     """Runs the server, and the command if there is one. Returns the exit status, which is the command's.
 
-    told: set when the server is ready for clients, after its first line was printed if it prints one.
+    ready: set when the server is ready for clients, after its first line was printed if it prints one.
     """
     async with asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(server.run())
@@ -218,11 +218,11 @@ async def _serve(
         credentials.publish(url)
         if not options.run:
             say(_first_words(options, url, credentials.kubeconfig))
-            told.set()
+            ready.set()
             return 0
         variables = {"KUBECONFIG": str(credentials.kubeconfig.resolve())}
         command = tasks.create_task(run_command(options.run, variables))
-        told.set()
+        ready.set()
         await asyncio.wait((serving, command), return_when=asyncio.FIRST_COMPLETED)
         if not command.done():  # the server was stopped first
             command.cancel()

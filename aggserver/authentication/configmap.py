@@ -141,7 +141,7 @@ class ConfigMapSource:
         await reflector.run()
 
     def _on_state(self, objects: Mapping[str, Mapping[str, Any]], _: AbstractSet[str]) -> None:
-        self._freshness.heard()
+        self._freshness.succeeded()
         found = objects.get(f"{NAMESPACE}/{NAME}")
         if found is None:
             self._unreachable = "it does not exist (kube-apiserver writes it at its start and every minute)"
@@ -180,7 +180,7 @@ class ConfigMapSource:
 
     def _on_error(self, error: ClusterError | Unreachable | None) -> None:
         if error is None:
-            self._freshness.heard()
+            self._freshness.succeeded()
             self._unreachable = ""
             self._problems.changed("")
             return

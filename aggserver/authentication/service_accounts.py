@@ -212,8 +212,8 @@ def common_audiences(of_token: Sequence[str], of_server: Sequence[str], wanted: 
     named = of_token or of_server
     common = tuple(audience for audience in named if audience in wanted)
     if not common and of_server:
-        told, target = (f"[{' '.join(map(quote, values))}]" for values in (named, wanted))
-        raise InvalidToken(f"token audiences {told} is invalid for the target audiences {target}")
+        given, target = (f"[{' '.join(map(quote, values))}]" for values in (named, wanted))
+        raise InvalidToken(f"token audiences {given} is invalid for the target audiences {target}")
     return common
 
 

@@ -34,12 +34,12 @@ class Aggregation:
         rules = {name: _rules(role) for name, role in by_name.items()}
         known = _Labels(by_name)
         selected = {name: known.selected(name, selectors) for name, selectors in self._selectors.items()}
-        said = {id(rule): PolicyRule.of(rule) for each in rules.values() for rule in each}
+        parsed = {id(rule): PolicyRule.of(rule) for each in rules.values() for rule in each}
         self._parts = frozenset(part for parts in selected.values() for part in parts)
         for _ in range(_MAX_ROUNDS):
             before = {name: rules[name] for name in selected}
             for name, parts in selected.items():
-                rules[name] = _union(rules, parts, said)
+                rules[name] = _union(rules, parts, parsed)
             if all(rules[name] == before[name] for name in selected):
                 break
         self.changed = {name: rules[name] for name in selected if not _are_same(rules[name], _rules(by_name[name]))}
@@ -101,12 +101,12 @@ def _are_same(some: list[JSONObject], others: list[JSONObject]) -> bool:
     return list(map(PolicyRule.of, some)) == list(map(PolicyRule.of, others))
 
 
-def _union(rules: Mapping[str, list[JSONObject]], names: Iterable[str], said: Mapping[int, PolicyRule]) -> list[JSONObject]:
-    """The rules of the named roles, each once. said: each rule parsed, by its `id`."""
+def _union(rules: Mapping[str, list[JSONObject]], names: Iterable[str], parsed: Mapping[int, PolicyRule]) -> list[JSONObject]:
+    """The rules of the named roles, each once. parsed: each rule parsed, by its `id`."""
     found: dict[PolicyRule, JSONObject] = {}
     for name in names:
         for rule in rules[name]:
-            found.setdefault(said[id(rule)], rule)
+            found.setdefault(parsed[id(rule)], rule)
     return list(found.values())
 
 

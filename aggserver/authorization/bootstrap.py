@@ -57,21 +57,21 @@ def objects() -> list[JSONObject]:
 
 
 def _object(kind: str, path: str, *more: str) -> JSONObject:
-    said = dict(part.split("=") for part in more)
+    given = dict(part.split("=") for part in more)
     namespace, slash, name = path.rpartition("/")
     metadata: dict[str, Any] = {"name": name}
     if slash:
         metadata["namespace"] = namespace
     metadata["labels"] = dict(_BOOTSTRAPPING)
-    if "to" in said:
-        metadata["labels"][_aggregates_to(said["to"])] = "true"
+    if "to" in given:
+        metadata["labels"][_aggregates_to(given["to"])] = "true"
     metadata["annotations"] = {AUTOUPDATE: "true"}
     obj: JSONObject = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata}
     if kind.endswith("Binding"):
-        ref = {"apiGroup": GROUP, "kind": kind.removesuffix("Binding"), "name": said.get("role", name)}
+        ref = {"apiGroup": GROUP, "kind": kind.removesuffix("Binding"), "name": given.get("role", name)}
         return {**obj, "roleRef": ref}
-    if "aggregates" in said:
-        obj["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {_aggregates_to(said["aggregates"]): "true"}}]}
+    if "aggregates" in given:
+        obj["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {_aggregates_to(given["aggregates"]): "true"}}]}
     return obj
 
 

@@ -50,13 +50,13 @@ class Cluster(Protocol):
         *,
         query: Mapping[str, str] | None = None,
         body: Any = None,
-        timeout: float = 10.0,  # noqa: ASYNC109 (the HTTP library applies it, and tells a slow connect from a slow response)
+        timeout: float = 10.0,  # noqa: ASYNC109 (the HTTP library applies it, and distinguishes a slow connect)
         accept: str = "",
     ) -> dict[str, Any]:
         """Send a request with a JSON body; returns the JSON response. `timeout` is in seconds.
 
-        The body of a PATCH is a JSON Patch if it is a list, otherwise a merge patch. accept: the media type to ask for, a form
-        of JSON; '' for plain JSON.
+        The body of a PATCH is a JSON Patch if it is a list, otherwise a merge patch. accept: the requested media type, with
+        parameters such as `as=Table`; '' for plain JSON.
         Raises ClusterError or Unreachable.
         """
 
@@ -73,7 +73,7 @@ class Cluster(Protocol):
 
 
 async def find(cluster: Cluster, path: str) -> dict[str, Any] | None:
-    """What is at a path, None if there is nothing (404). Raises as `Cluster.request` does."""
+    """The object at a path, None if it does not exist (404). Raises as `Cluster.request` does."""
     try:
         return await cluster.request("GET", path)
     except ClusterError as error:

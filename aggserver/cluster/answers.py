@@ -1,6 +1,6 @@
-"""Answers: a cache with a TTL for the API server's answers. Concurrent equal questions share one request.
+"""Answers: a cache with a TTL for responses of the API server to reviews. Concurrent equal reviews share one request.
 
-For TokenReview and SubjectAccessReview. A hit costs a dictionary look-up and a reading of the clock.
+For TokenReview and SubjectAccessReview. A hit costs a dictionary lookup and a reading of the clock.
 Source: k8s.io/apiserver pkg/authentication/token/cache (one shared look-up), apimachinery pkg/util/cache, v0.36.3.
 """
 
@@ -38,10 +38,10 @@ class Answers(Generic[K, V]):
         return entry[1]
 
     async def ask(self, key: K, question: Callable[[], Awaitable[tuple[V, float]]]) -> V:
-        """The cached answer, or else that of `question`, which returns an answer and its TTL in seconds (0: not cached).
+        """The cached answer; without one, that of `question`, which returns an answer and its TTL in seconds (0: not cached).
 
-        Callers with the same key share a running question. What it raises is raised to all of them, and not cached. The question
-        runs on when its caller is cancelled, because others may be waiting for it.
+        Callers with the same key share a running question. Its error is raised to all of them, and not cached. The question
+        is not cancelled with its caller, because others may be waiting for it.
         """
         kept = self.get(key)
         if kept is not None:

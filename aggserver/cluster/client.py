@@ -235,7 +235,7 @@ def _is_broken(error: Exception) -> bool:
 
 
 def _plain(error: Exception, limits: aiohttp.ClientTimeout) -> str:
-    """The reason in words that do not require knowing the HTTP library."""
+    """The reason of an error in words that a user understands who does not know the HTTP library."""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return f"no connection within {CONNECT_SECONDS:g} s"
     if isinstance(error, TimeoutError):

@@ -1,4 +1,4 @@
-"""Lease: elects one of several servers to work, as long as it renews a Lease of the cluster.
+"""Lease: elects one of several servers, which works as long as it renews a Lease of the cluster.
 
 Whether a Lease has expired is judged by when this server saw it change, not by the times in it, because the clocks of machines
 differ. The holder gives up before the others may take over: it stops working RENEW_SECONDS after it sent its last renewal, even
@@ -131,9 +131,11 @@ class Lease:
             if isinstance(error, ClusterError) and error.code in (404, 409):
                 return False  # somebody else was faster
             grant = f"; {GRANT}" if isinstance(error, ClusterError) and error.code == 403 else ""
-            self._tell(f"the Lease {self._name} can't be acquired: {str(error) or 'no answer in time'}{grant}")
+            self._log_once(f"the Lease {self._name} can't be acquired: {str(error) or 'no answer in time'}{grant}")
             return False
-        self._tell("" if held else f"the Lease {self._name} is held by {self._seen['holderIdentity']}, which moves definitions")
+        self._log_once(
+            "" if held else f"the Lease {self._name} is held by {self._seen['holderIdentity']}, which moves definitions"
+        )
         return held
 
     async def _write(self) -> bool:
@@ -201,7 +203,7 @@ class Lease:
         seconds, part = divmod(self._now(), 1.0)
         return format_micro_time(int(seconds), int(part * 1_000_000))
 
-    def _tell(self, problem: str) -> None:
+    def _log_once(self, problem: str) -> None:
         """Log a problem when it is new, not while it persists."""
         if self._problems.changed(problem) and problem:
             log.info("%s", problem) if "is held by" in problem else log.warning("%s", problem)

@@ -1,4 +1,4 @@
-"""Problems: what is wrong now, for those who tell of a problem when it is new, and not while it persists."""
+"""Problems: remembers the present problems, so that each is logged when it is new, and not again while it persists."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ __all__ = ["Problems"]
 
 
 class Problems:
-    """The present problem of each of some subjects, or of one that needs no name."""
+    """The present problems of several subjects, at most one each; the only subject needs no name."""
 
     def __init__(self) -> None:
         self._of: dict[str, str] = {}
 
     def changed(self, problem: str, subject: str = "") -> bool:
-        """Note the problem of a subject, '' for none. Returns whether that is another state than before."""
+        """Set the problem of a subject, '' for none. Returns whether it differs from the one before."""
         before = self._of.pop(subject, "")
         if problem:
             self._of[subject] = problem
         return problem != before
 
     def subjects(self) -> AbstractSet[str]:
-        """Those that have one."""
+        """The subjects that have a problem."""
         return self._of.keys()

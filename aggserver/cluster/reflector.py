@@ -2,7 +2,7 @@
 
 For the authentication ConfigMap, namespaces and APIServices. It lists, watches from the list's resourceVersion, resumes an ended
 watch from the last resourceVersion it received (in events and bookmarks), lists again if that has expired, and backs off after
-failures. The copy is kept during failures, so that its users go on with the last known state.
+failures. During failures its users keep the last known state.
 Source: k8s.io/client-go tools/cache/reflector.go, v0.36.3.
 """
 
@@ -33,12 +33,12 @@ OnState = Callable[[Mapping[str, JSONObject], AbstractSet[str]], None]
 OnError = Callable[[ClusterError | Unreachable | None], None]
 
 # timeoutSeconds of a watch is chosen at random between this and twice this, as in client-go, so that after a restart of an API
-# server its clients do not all reconnect at the same time again. client-go has 300. These are short, since a watch that hangs is
-# noticed only when it should have ended, and it may be the watch of what this server trusts. A dozen cost 8 requests a minute.
+# server its clients do not all reconnect at the same time again. client-go has 300. It is short here, since a watch that hangs is
+# noticed only when it should have ended, and it may be the watch of the trusted CAs. A dozen watches cost 8 requests a minute.
 WATCH_SECONDS = 60
 
-# After failures for so long the reflector lists again, which makes the copy up to date at once. A resumed watch would show that
-# only with its first bookmark, a minute later, and its resourceVersion may have expired.
+# After failures for so many seconds the reflector lists again, which makes the copy current at once. After a resumed watch, that
+# is known only from its first bookmark, a minute later, and the resourceVersion may have expired.
 LIST_AGAIN_SECONDS = 60.0
 
 # A shorter watch without an event counts as a failure, because retrying it immediately could become a busy loop.
@@ -49,7 +49,7 @@ class Reflector:
     """Follows one collection. path: the collection's. query: selectors. Both callbacks run on the event loop, must not raise.
 
     `on_state` is called after every list, even if nothing changed, and after every event except bookmarks.
-    keep: reduces an object to what is kept of it. page_size: objects in one answer of a list; 0 for all.
+    keep: reduces an object to the part that is stored in the copy. page_size: objects in a page of a list; 0 for all.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class Reflector:
         self._objects: dict[str, JSONObject] = {}
         self._failing = False
         self._failing_since = 0.0
-        self._unexpected = ""  # the last exception that no request raised
+        self._unexpected = ""  # the last exception that is not an error of a request
         # The resourceVersion to watch from; '' if the collection must be listed first.
         self._version = ""
-        # Whether the present attempt received anything, which resets the backoff.
+        # Whether something was received in the present attempt, which resets the backoff.
         self._progress = False
 
     async def run(self) -> NoReturn:
@@ -95,7 +95,7 @@ class Reflector:
             except (ClusterError, Unreachable) as error:
                 self._failed(error)
             except Exception as error:
-                # Try again whatever it is, beginning with a list: otherwise the copy would be out of date for ever.
+                # Try again after any error, beginning with a list: otherwise the copy would be outdated for ever.
                 if repr(error) != self._unexpected:
                     log.exception("an answer of the cluster for %s can't be used", self._path)
                 self._unexpected = repr(error)

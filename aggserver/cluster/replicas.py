@@ -1,9 +1,9 @@
 """Replicas: a client for each kube-apiserver of the hosting cluster, which may have several behind one address.
 
-For what each of them applies in its own time, such as APIServices and webhook configurations. Their addresses are the endpoints
-of the Service `default/kubernetes`, which kube-apiservers keep up to date themselves: one that has ended disappears after some 15
-seconds. Clients outside of the cluster may be unable to reach these, and a cluster may publish none. Then a flag gives their
-URLs, or only the one known address is used.
+Needed to find out whether each of them has applied a change of an APIService or a webhook configuration, which each does at a
+time of its own. Their addresses are the endpoints of the Service `default/kubernetes`, which kube-apiservers keep up to date
+themselves: one that has ended disappears after some 15 seconds. Clients outside of the cluster may be unable to reach these, and
+a cluster may publish none. Then a flag gives their URLs; without it, only the one known address is used.
 Source: k8s.io/kubernetes pkg/controlplane/reconcilers/{lease,endpointsadapter}.go, v1.36.3.
 """
 
@@ -55,8 +55,8 @@ def _url(address: str, port: int) -> str:
 def connect_each(cluster: Cluster, kubeconfig: str, urls: Sequence[str], user_agent: str) -> Replicas:
     """The clients for all kube-apiservers. Sends nothing yet.
 
-    cluster: the client for the kubeconfig, or if that is '', for the cluster of this pod. urls: of all kube-apiservers; if none
-    are given, the cluster is asked for them.
+    cluster: the client for the kubeconfig, or if that is '', for the cluster of this pod. urls: of all kube-apiservers; if empty,
+    they are read from the cluster's endpoints.
     """
 
     async def connect(url: str) -> ClusterClient:

@@ -86,7 +86,7 @@ class TokenSecretsController:
             self._of_secrets.enqueue(secret)
         return None
 
-    def _learn(self, key: str, secret: JSONObject | None) -> None:
+    def _index(self, key: str, secret: JSONObject | None) -> None:
         """Remember which ServiceAccount a Secret names."""
         before, name = self._names.pop(key, ""), account_name(secret) if secret is not None else ""
         if before:
@@ -98,7 +98,7 @@ class TokenSecretsController:
             self._named.setdefault(account, {})[key] = None
 
     async def _sync(self, key: str, secret: JSONObject | None) -> float | None:
-        self._learn(key, secret)
+        self._index(key, secret)
         if secret is None or not account_name(secret) or secret["metadata"].get("deletionTimestamp"):
             return None
         namespace, _, name = key.partition("/")

@@ -148,7 +148,7 @@ def decode(text: str, path: Path) -> Any:
                 value = codec.decode_json(body)
                 repeated = codec.duplicate_fields(body)
         if value is None:
-            value, repeated = codec.decode_yaml_telling(body)
+            value, repeated = codec.decode_yaml_checking_keys(body)
     except codec.DecodeError as error:
         raise RulesError([field.invalid(path, text, f"must be YAML or JSON: {error}")]) from None
     if repeated:

@@ -39,7 +39,7 @@ _PATIENCE = 10_000
 
 
 class RulesConverter(ComputedConverter):
-    """what: the kind of the objects, for errors. schemas: of all versions, by name. told: called with each conversion's cost.
+    """what: the kind of the objects, for errors. schemas: of all versions, by name. observe_cost: called with each cost.
     max_object_bytes: the limit for the results of all expressions for one object, as JSON.
 
     Results have only fields of their version, since field managers use them without pruning. Between the two conversions through
@@ -52,14 +52,14 @@ class RulesConverter(ComputedConverter):
         compiled: Compiled,
         schemas: Mapping[str, CompiledSchema],
         budget: int = 1,
-        told: Callable[[int], None] = lambda cost: None,
+        observe_cost: Callable[[int], None] = lambda cost: None,
         max_object_bytes: int = MAX_OBJECT_BYTES,
     ) -> None:
         self._what = what
         self._compiled = compiled
         self._schemas = schemas
         self._limit = OBJECT_LIMIT * budget
-        self._told = told
+        self._observe_cost = observe_cost
         self._max_object_bytes = max_object_bytes
 
     def at_once(self, obj: JSONObject, api_version: str) -> JSONObject:
@@ -93,7 +93,7 @@ class RulesConverter(ComputedConverter):
                 what = f"conversion of {self._what} from {conversion.from_} to {conversion.to} failed"
                 raise ConversionError(f"{what}: {error}") from None
             finally:
-                self._told(self._limit - run.left)
+                self._observe_cost(self._limit - run.left)
             obj["apiVersion"] = f"{group}/{plan.conversion.to}"
         return obj
 

@@ -1,4 +1,4 @@
-"""Access: from a request to the attributes that the authorizer is asked about, and from a denial to a 403.
+"""Access: makes the authorizer's attributes of a request, and a 403 of a denial.
 
 Most requests need one permission; impersonation, an apply that creates an object and an unsafe delete need more.
 Source: k8s.io/apiserver pkg/endpoints/filters/authorization.go, v0.36.3.

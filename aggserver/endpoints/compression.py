@@ -1,4 +1,4 @@
-"""gzip for large responses, as upstream: only above 128 KiB, only if the client accepts it, at the fastest level. In a thread.
+"""gzip for large responses, as upstream: above 128 KiB, if the client accepts it, at the fastest level. It runs in a thread.
 
 Source: k8s.io/apiserver pkg/endpoints/handlers/responsewriters/writers.go, v0.36.3.
 """
@@ -20,12 +20,12 @@ _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 
 
 def accepts(accept_encoding: str) -> bool:
-    # Only the bare word, as upstream: with a weight, which may be 0, it doesn't count.
+    """Whether an Accept-Encoding header has gzip. As upstream, not if it has a weight, even one above 0."""
     return any(part.strip() == "gzip" for part in accept_encoding.split(","))
 
 
 async def compress_whole(pieces: Iterable[bytes]) -> bytes:
-    """Compress a body that is complete, all at once."""
+    """Compress a complete body in one call."""
     return await asyncio.get_running_loop().run_in_executor(None, _gzip, pieces)
 
 

@@ -1,8 +1,8 @@
-"""The URLs of discovery: /api, /apis and the paths directly below them.
+"""Discovery: serves the URLs /api, /apis and the paths directly below them.
 
-Serves the documents that `publish/discovery.py` makes of the catalog, encoded once for each generation of it. kubectl and the
-aggregator ask for aggregated discovery, one document with an ETag; older clients ask for one list after the other. A server
-without a core group has no /api at all.
+The documents are those that `publish/discovery.py` makes of the catalog, encoded once for each generation of it. kubectl and the
+aggregator request aggregated discovery, one document with an ETag; older clients request the lists one by one. A server without
+a core group has no /api.
 Source: k8s.io/apiserver pkg/endpoints/discovery/{root,group,version,legacy}.go and aggregated/, v0.36.3.
 """
 
@@ -25,12 +25,12 @@ from aggserver.publish.models import Published
 __all__ = ["ADOPTED_HEADER", "Catalog", "Discovery", "check_method", "matches_etag", "page_not_found"]
 
 
-# On the discovery of a group-version that was adopted from the host cluster: the id of the installation that has adopted it.
+# In the discovery of a group-version that was adopted from the host: the id of the installation that has adopted it.
 ADOPTED_HEADER = "X-Aggserver-Adopted"
 
 
 class Catalog(Protocol):
-    """What is served. `generation` changes with every change; callers may cache the rest until then."""
+    """The resources that are served. `generation` changes with every change; callers may cache the rest until then."""
 
     @property
     def generation(self) -> int: ...
@@ -45,11 +45,11 @@ class Catalog(Protocol):
         """The resources of a group-version, for OpenAPI."""
 
     def adopted_by(self, group: str, version: str) -> str:
-        """The installation that has adopted a group-version from a cluster; '' if it is not adopted."""
+        """The id of the installation that has adopted a group-version from the host; '' if it is not adopted."""
 
 
 def page_not_found() -> Response:
-    """Go's net/http response to an unknown path. It is no Status: clients tell the two apart."""
+    """Go's net/http response to an unknown path. It is not a Status, by which clients distinguish it from a missing object."""
     return Response(404, b"404 page not found\n", PLAIN_TEXT, [(b"x-content-type-options", b"nosniff")])
 
 
@@ -98,13 +98,16 @@ class Discovery:
         return Response(200, body, content_type, self._headers(path))
 
     def _headers(self, path: str) -> list[tuple[bytes, bytes]]:
-        """Of a group-version that is adopted. The aggregator passes them on, so who asks it sees that it proxies to us."""
+        """Headers that name the installation for an adopted group-version, [] for others.
+
+        The aggregator passes them on, so a client of it can see that it proxies the group-version to this server.
+        """
         _, *parts = path.split("/")
         installation = self._catalog.adopted_by(parts[1], parts[2]) if len(parts) == 3 else ""
         return [(ADOPTED_HEADER.lower().encode(), installation.encode())] if installation else []
 
     def _refresh(self) -> None:
-        """Rebuild the documents if the catalog has changed. That is cheap, since they are encoded when a client asks for them."""
+        """Rebuild the documents if the catalog has changed. That is cheap, since they are encoded at a client's first request."""
         if self._generation == self._catalog.generation:
             return
         self._generation = self._catalog.generation

@@ -1,8 +1,8 @@
 """Dispatch: from a RequestInfo to the handler of its verb on its ResourceScope, or to discovery, OpenAPI or a non-resource path.
 
 An unknown group or resource, an unserved version, and a namespaced path of a cluster-scoped resource get the plain-text
-`404 page not found` of Go's net/http, by which clients tell "no such resource" from "no such object". In a group with built-in
-kinds they get a Status, since upstream has a router for all that is below such a group. An unknown subresource of
+`404 page not found` of Go's net/http, by which clients distinguish "no such resource" from "no such object". In a group with
+built-in kinds they get a Status, from the router that upstream has for the whole path of such a group. An unknown subresource of
 a known resource gets a Status, and so does a verb that the scope doesn't have. Discovery lists the verbs of the same scopes.
 Sources: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go, k8s.io/apiserver
 pkg/endpoints/installer.go for the server's own kinds, v0.36.3.
@@ -36,7 +36,7 @@ _NAMED = frozenset({"get", "update", "patch", "delete"})
 class Dispatcher:
     """The innermost handler. non_resource: an ASGI application for all other paths: health, metrics, version, the index.
 
-    on_deprecated: is told of each request for a deprecated version that has a handler.
+    on_deprecated: called with each request for a deprecated version that has a handler.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class Dispatcher:
             return page_not_found()
         scope = served.scope(info.subresource)
         if scope is None:
-            whole = served.scope("")
-            if whole is not None and whole.built_in:
+            parent = served.scope("")
+            if parent is not None and parent.built_in:
                 raise errors.no_route()
-            if whole is not None and whole.deprecation:
-                request.warnings.append(whole.deprecation)
+            if parent is not None and parent.deprecation:
+                request.warnings.append(parent.deprecation)
             raise errors.not_found(info.group, info.resource, info.name)
         return await self._handle(scope, request)
 
@@ -123,7 +123,7 @@ class Dispatcher:
 
 
 def _takes_json(accept: str) -> bool:
-    """Whether a route of go-restful that makes JSON fits. It takes no `application/*`, and looks at no parameters."""
+    """Whether go-restful finds a route that produces JSON. As there, `application/*` does not match; parameters are ignored."""
     given = {part.partition(";")[0].strip() for part in (accept or "*/*").split(",")}
     return not given.isdisjoint({"application/json", "*/*", ""})
 
@@ -137,12 +137,12 @@ def _has_route(request: Request) -> bool:
 
 
 def _lists_across_namespaces(served: Served, info: RequestInfo) -> bool:
-    """Whether this is the path of all objects in all namespaces, which has routes for reading only."""
+    """Whether this is the path of the objects of all namespaces, which has routes only for reading."""
     return served.namespaced and not info.namespace and not info.name and "list" in served.resource.verbs
 
 
 def _scope_fits(served: Served, info: RequestInfo) -> bool:
-    """Whether the path suits the resource's scope, namespaced or cluster-wide. Namespaces' own paths look like both."""
+    """Whether a path with or without a namespace fits the resource's scope. Paths of namespaces themselves always fit."""
     if not info.group and info.resource == "namespaces":
         return True
     if served.namespaced:

@@ -2,7 +2,7 @@
 
     application      ASGI in and out; panic recovery, audit id, the headers of every response, gzip, metrics, a line of the log
     request_info     parses the URL
-    deadline         limits the time until the client has taken the response
+    deadline         limits the time until the response has been sent
     authentication   sets the user and removes the identity headers
     impersonation    sets the user to another one, for Impersonate-* headers
     in_flight        limits the number of concurrent requests
@@ -64,7 +64,7 @@ _WARNING_CUT = 256
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CACHE_CONTROL = (b"cache-control", b"no-cache, private")
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
-# Seconds that a client has to take the 504 after its time is over. Upstream relies on its buffers instead.
+# Seconds to send the 504 after a request's time is over, to a client that may not be reading. Upstream has buffers for it.
 _TIMEOUT_RESPONSE_SECONDS = 5.0
 
 # (code, bytes of the body) of a response; None if another ASGI application has sent it.
@@ -130,8 +130,8 @@ def application(handler: Handler, chained: Mapping[str, Filter], observer: Obser
         try:
             done = await _in_time(request, send, _exchange(handler, observer, turns, request, send))
         finally:
-            for tell in request.answered:
-                tell()
+            for callback in request.on_end:
+                callback()
         if done is not None:
             observer.request_done(request, done[0], clock() - started, done[1])
 
@@ -139,7 +139,7 @@ def application(handler: Handler, chained: Mapping[str, Filter], observer: Obser
 
 
 async def _in_time(request: Request, send: Send, exchange: Awaitable[_Done]) -> _Done:
-    """Run the exchange. If its time runs out, send 504, or break off a response that has begun, as upstream."""
+    """Run the exchange. If its time is over, send 504, or break off a response that has begun, as upstream."""
     try:
         async with request.allotted:
             return await exchange
@@ -149,9 +149,9 @@ async def _in_time(request: Request, send: Send, exchange: Awaitable[_Done]) -> 
             log.info("response broken off at its timeout: %s %s audit-id=%s", request.method, request.path, request.audit_id)
             return 504, 0
     late = errors.timeout("request did not complete within the allotted timeout")
-    # Upstream gives up on whoever negotiates the form: it encodes the Status alone, and Go guesses the type of what is sent.
-    told = late.status()
-    status = {name: told[name] for name in ("metadata", "status", "message", "reason")}
+    # As upstream, whose timeout filter does not negotiate: JSON without kind and apiVersion and the content type that Go detects.
+    complete = late.status()
+    status = {name: complete[name] for name in ("metadata", "status", "message", "reason")}
     body = codec.encode_json({**status, "details": {}, "code": late.code}) + b"\n"
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_TIMEOUT_RESPONSE_SECONDS):
@@ -177,7 +177,7 @@ async def _exchange(handler: Handler, observer: Observer, turns: Turns, request:
         return response.status, await _send_whole(request, response, send, turns)
     except Exception as error:
         if request.begun:
-            raise  # too late for an error response; the server breaks off this one
+            raise  # too late for an error response; the server breaks off the one that has begun
         return await _send_failure(request, _failed(request, error), send)
 
 
@@ -211,14 +211,14 @@ def _failed(request: Request, error: Exception) -> Response:
 
 
 def _only_failure(error: BaseException) -> BaseException:
-    """The first of the exceptions in a group, at any depth: a response has room for one."""
+    """The first exception of a group, at any depth, since a response can have only one error; others as they are."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     return error
 
 
 def status_response(request: Request, error: StatusError) -> Response:
-    """The Status in the form that the client accepts; indented JSON if there is none, so that the error gets through."""
+    """The error as a Status in a form that the client accepts; as indented JSON if it accepts none."""
     try:
         media = negotiation.for_plain(request)
     except StatusError:
@@ -254,9 +254,9 @@ def _headers(request: Request, content_type: bytes, more: Sequence[tuple[bytes, 
 def warning_values(texts: Iterable[str]) -> list[bytes]:
     """Values of Warning headers: `299 - "<text>"`, without repeated texts.
 
-    If all texts together are too long, each is cut short, and those after the limit are dropped. Texts with control characters
-    can't be in a header, and are dropped too. All of this as upstream. Texts that can't have a place are not looked at: an object
-    may cause hundreds of thousands.
+    As upstream, if all texts together are too long, each is cut short, and those after the limit are dropped. Texts with control
+    characters can't be in a header, and are dropped too. Texts far beyond the limit are not looked at, since an object may cause
+    hundreds of thousands.
     """
     unique = list(islice(_presentable(texts), _WARNINGS_TOTAL + 1))
     if sum(map(len, unique)) > _WARNINGS_TOTAL:
@@ -284,7 +284,7 @@ def _cut_short(texts: Sequence[str]) -> list[str]:
 
 
 async def _send_whole(request: Request, response: Response, send: Send, turns: Turns) -> int:
-    """Send a response that is no stream. Returns the bytes of its body."""
+    """Send a response that is not a stream. Returns the size of its body in bytes."""
     body = response.body
     if isinstance(body, bytes) and len(body) <= compression.MIN_BYTES:
         return await _send_bytes(request, response, body, send)
@@ -304,7 +304,7 @@ async def _send_whole(request: Request, response: Response, send: Send, turns: T
 async def _send_generated(
     request: Request, response: Response, body: LongBody, send: Send, turns: Turns, *, compresses: bool
 ) -> int:
-    """Send a body that is generated while it is sent: at once if it turns out to be short, else without a Content-Length.
+    """Send a body that is generated while it is sent: in one message if it is short, else without a Content-Length.
 
     Upstream sends no Content-Length with its long responses either.
     """
@@ -365,22 +365,22 @@ async def _send_stream(request: Request, response: StreamResponse, send: Send) -
     try:
         headers = _headers(request, response.content_type, response.headers)
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
-        # Some ASGI servers hold the head back until there is a body, and clients wait for the head of a watch.
+        # Some ASGI servers send the head only with the first body message, and clients wait for the head of a watch.
         await send({"type": "http.response.body", "body": b"", "more_body": request.method != "HEAD"})
         if request.method != "HEAD":
-            await _pump_until_gone(request, response.chunks, send)
+            await _pump_until_disconnect(request, response.chunks, send)
     finally:
         await response.chunks.aclose()
 
 
-async def _pump_until_gone(request: Request, chunks: Chunks, send: Send) -> None:
+async def _pump_until_disconnect(request: Request, chunks: Chunks, send: Send) -> None:
     gone = asyncio.ensure_future(_disconnected(request))
     pump = asyncio.ensure_future(_pump(chunks, send))
     try:
         await asyncio.wait((gone, pump), return_when=asyncio.FIRST_COMPLETED)
         if pump.done():
             if pump.exception() is not None:
-                # The status has been sent, so the stream can only end here; the client will watch again.
+                # The status has been sent, so the stream can only be ended; the client will watch again.
                 log.error("stream failed: %s audit-id=%s", request.path, request.audit_id, exc_info=pump.exception())
             await send({"type": "http.response.body", "body": b""})
     finally:
@@ -427,9 +427,9 @@ def request_info(next_handler: Handler) -> Handler:
 
 
 def deadline(seconds: float) -> Filter:
-    """Limits requests that are not long-running to `seconds`, or to fewer that the client sets with ?timeout=.
+    """Limits the time of requests that are not long-running to `seconds`, or to the client's ?timeout= if that is shorter.
 
-    The time runs until the client has taken the response, as upstream.
+    As upstream, the time includes the sending of the response.
     """
 
     def wrap(next_handler: Handler) -> Handler:
@@ -456,11 +456,12 @@ def _limit(request: Request, maximum: float) -> float:
 
 
 def authentication(authenticator: Authenticator, clock: Callable[[], float]) -> Filter:
-    """Sets the user and removes the identity headers. A request whose authentication fails ends its connection.
+    """Sets the user and removes the identity headers. If authentication fails, the connection is closed after the response.
 
-    So does an anonymous request over HTTP/2, where one connection can do much harm. That is upstream's
+    It is also closed after an anonymous request over HTTP/2, where one connection can do much harm. That is upstream's
     UnauthenticatedHTTP2DOSMitigation; it also closes the aggregator's connection when that forwards an anonymous request.
-    A connection that began before the server knew the client CAs must end, too: its handshake asked for no certificate.
+    On a connection that began before the server knew the client CAs, authentication may fail with 503, since its handshake
+    requested no client certificate.
     """
 
     def wrap(next_handler: Handler) -> Handler:
@@ -486,7 +487,7 @@ def authentication(authenticator: Authenticator, clock: Callable[[], float]) -> 
 
 
 def impersonation(authorizer: Authorizer) -> Filter:
-    """Handles Impersonate-* headers."""
+    """Sets the user to the one that Impersonate-* headers name, if the requesting user may impersonate that one."""
 
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
@@ -505,7 +506,7 @@ def impersonation(authorizer: Authorizer) -> Filter:
 def in_flight(reading: int, mutating: int, observer: Observer) -> Filter:
     """Limits the number of concurrent requests of each kind; 0 is no limit. Long-running requests and system:masters are exempt.
 
-    A request counts until the client has taken its response, as upstream, since a slow client holds the memory of the response.
+    As upstream, a request counts until its response has been sent, since a slow client holds the memory of the response.
     """
     limits = {"readOnly": reading, "mutating": mutating}
     counts = {"readOnly": 0, "mutating": 0}
@@ -523,7 +524,7 @@ def in_flight(reading: int, mutating: int, observer: Observer) -> Filter:
             if limits[kind] and counts[kind] >= limits[kind] and "system:masters" not in request.user.groups:
                 return Response(429, _TOO_MANY, PLAIN_TEXT, [_NO_SNIFFING, (b"retry-after", b"1")])
             count(kind, 1)
-            request.answered.append(partial(count, kind, -1))
+            request.on_end.append(partial(count, kind, -1))
             return await next_handler(request)
 
         return handler
@@ -532,6 +533,8 @@ def in_flight(reading: int, mutating: int, observer: Observer) -> Filter:
 
 
 def authorization(authorizer: Authorizer) -> Filter:
+    """Refuses requests that the user is not allowed to make."""
+
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
             try:

@@ -1,7 +1,6 @@
-"""FixedResource: one of the server's own kinds (definitions, namespaces, reviews), as the installer takes it.
+"""FixedResource: a `Served` for one of the server's own kinds (definitions, namespaces, reviews).
 
-The counterpart of a definition's `ServedVersion`. It does not come from a definition, so its verbs, table and decoding are given
-as arguments.
+Like `ServedVersion` for a definition; its verbs, table and decoding are arguments, since it has no definition.
 """
 
 from __future__ import annotations
@@ -131,7 +130,10 @@ class FixedResource:
 
 
 def of_kind(kind: str, conform: Callable[[JSONObject], list[str]]) -> Callable[[JSONObject], list[str]]:
-    """What upstream's typed decoder does for every kind: reject another kind (400) and prune unknown fields of metadata."""
+    """`conform` after the steps of upstream's typed decoder that are the same for every kind: a function for whole objects.
+
+    It rejects another kind with 400, and prunes unknown fields of metadata.
+    """
 
     def conform_whole(obj: JSONObject) -> list[str]:
         given = obj.get("kind")

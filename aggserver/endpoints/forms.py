@@ -1,8 +1,8 @@
-"""Forms: encodes objects and lists in the negotiated media type, at once or piece by piece.
+"""Forms: encodes objects and lists in the negotiated media type, as a whole or piece by piece.
 
 A long list, table or YAML object is never in memory as one tree or one text: its parts are decoded, converted and encoded as the
-response is sent, in pieces of about a millisecond's work each (`endpoints/turns.py`). A list of objects as plain JSON only joins
-their bytes.
+response is sent, in pieces of about a millisecond's work each (`endpoints/turns.py`). For a list of unconverted objects in JSON,
+their bytes are only joined.
 Source: k8s.io/apimachinery pkg/runtime/serializer/json/json.go, v0.36.3.
 """
 
@@ -26,15 +26,14 @@ __all__ = ["Listing", "listing_response", "object_response"]
 # thirty times the memory of the objects, and the allocator doesn't give it back.
 _LONG = 256 * 1024
 # The same limits for lists and objects that have to be converted or encoded: a few milliseconds' work. Pages of 500 objects,
-# which kubectl asks for, mostly take less.
+# which kubectl requests, usually take less.
 _LONG_YAML = 32 * 1024
 _LONG_INDENTED = 256 * 1024
-_LONG_MADE = 2 * 1024 * 1024
-# Bytes of the objects in one piece: of bytes that are joined, of objects that are converted, and of objects that are converted to
-# indented JSON or protobuf. About a millisecond's work; _OBJECT_BYTES are added for each object, for the work that does not
-# depend on its size.
+_LONG_CONVERTED = 2 * 1024 * 1024
+# Bytes of the objects in one piece, about a millisecond's work: if their bytes are joined, if they are converted, and if they are
+# encoded as indented JSON or protobuf. _OBJECT_BYTES are added for each object, for the work that does not depend on its size.
 _JOINED_BYTES = 256 * 1024
-_MADE_BYTES = 512 * 1024
+_CONVERTED_BYTES = 512 * 1024
 _INDENTED_BYTES = 128 * 1024
 _OBJECT_BYTES = 512
 _INDENT = b"\n    "
@@ -46,8 +45,8 @@ Encode = Callable[[Object], bytes]
 class Listing:
     """A list or a table. before, after: the JSON members before and after the member `name`, which has an entry for each object.
 
-    entry: makes the JSON of an entry; None if it is the object's own bytes. entry_bytes: the work that it takes besides that for
-    the object's size, in bytes of objects.
+    entry: makes the JSON of an entry; None if that is the object's own bytes. entry_bytes: the work for an entry that does not
+    depend on the object's size, as the number of bytes whose conversion takes as long.
     """
 
     before: JSONObject
@@ -59,7 +58,7 @@ class Listing:
 
 
 def object_response(media: MediaType, tree: JSONObject, size: int, status: int) -> Response:
-    """size: of the object's JSON, in bytes."""
+    """A response with one object. size: of its JSON, in bytes."""
     if media.subtype == "yaml" and size > _LONG_YAML:
         return Response(status, LongBody(None, lambda: codec.yaml_pieces(tree)), media.content_type)
     body, content_type = media.encode(tree)
@@ -67,12 +66,13 @@ def object_response(media: MediaType, tree: JSONObject, size: int, status: int) 
 
 
 def listing_response(media: MediaType, listing: Listing, status: int) -> Response:
+    """A response with a list or a table, which is generated while it is sent if it is long."""
     raws = [obj.raw for obj in listing.objects]
     size = sum(map(len, raws))
     if media.plain_json and listing.entry is None:
         return Response(status, _joined_body(*_compact_ends(listing), raws, size))
     work = size + len(raws) * (listing.entry_bytes - _OBJECT_BYTES)
-    if work <= (_LONG_YAML if media.subtype == "yaml" else _LONG_INDENTED if media.pretty else _LONG_MADE):
+    if work <= (_LONG_YAML if media.subtype == "yaml" else _LONG_INDENTED if media.pretty else _LONG_CONVERTED):
         return Response(status, b"".join(_pieces(media, listing)), media.content_type)
     return Response(status, LongBody(None, lambda: _pieces(media, listing)), media.content_type)
 
@@ -103,13 +103,13 @@ def _pieces(media: MediaType, listing: Listing) -> Iterator[bytes]:
     if media.pretty:
         groups = _grouped(listing, _INDENTED_BYTES)
         return _made(_indented_ends(listing), b"," + _INDENT, groups, lambda obj: _indented(entry(obj)))
-    return _made(_compact_ends(listing), b",", _grouped(listing, _MADE_BYTES), entry)
+    return _made(_compact_ends(listing), b",", _grouped(listing, _CONVERTED_BYTES), entry)
 
 
 def _protobuf_pieces(listing: Listing, entry: Encode) -> Iterator[bytes]:
-    """Encode the items in turns, but yield the list only at the end, since protobuf begins with the lengths of its parts.
+    """Encode the items piece by piece, but yield the list only at the end, since protobuf begins with the lengths of its parts.
 
-    The pieces before that are empty: they only give other requests their turn.
+    The pieces before that are empty, so that other requests get their turn after each.
     """
     items: list[bytes] = []
     for group in _grouped(listing, _INDENTED_BYTES):

@@ -1,8 +1,8 @@
 """The filter for the front page: `/` for browsers, which are the clients that name text/html in Accept. Others get the index.
 
-It runs between authentication and authorization, and authorizes the request itself, since a refused person needs a page that
-says what to do, and not a Status. The page shows what discovery shows, so it needs the permission to `get /apis`; users without
-it get a page with status 403 and nothing of that. kube-apiserver has no front page.
+It runs between authentication and authorization, and authorizes the request itself, since a person who is denied needs a page
+that says what to do, and not a Status. The page shows what discovery shows, so it needs the permission to `get /apis`; users
+without it get a page with status 403 and no groups. kube-apiserver has no front page.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HEADERS = (
 
 
 def for_browsers(installer: Installer, authorizer: Authorizer, version: str) -> Filter:
-    """version: the server's, shown on the page."""
+    """The filter. version: of the server, shown on the page."""
 
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:

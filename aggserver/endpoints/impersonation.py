@@ -40,13 +40,13 @@ class WantedIdentity:
 
 
 async def impersonate(headers: Headers, user: UserInfo, authorizer: Authorizer) -> tuple[UserInfo, Headers]:
-    """The impersonated user, or `user` if there are no such headers; and the other headers. Raises StatusError: 400, 403."""
+    """(the impersonated user, or `user` without such headers; the other headers). Raises StatusError: 400, 403."""
     if not any(name.startswith(PREFIX) for name, _ in headers):
         return user, headers
     wanted = _wanted(headers)
     if wanted is None:
         return user, headers
-    for attributes in _questions(wanted, user):
+    for attributes in _permissions(wanted, user):
         try:
             await require(authorizer, attributes)
         except errors.StatusError as error:
@@ -59,7 +59,7 @@ async def impersonate(headers: Headers, user: UserInfo, authorizer: Authorizer) 
 
 
 def _wanted(headers: Headers) -> WantedIdentity | None:
-    """The user that the headers ask for; None if they ask for none. Raises 400 for parts of a user without a name."""
+    """The user that the headers describe; None if they describe none. Raises 400 for parts of a user without a name."""
     name = next((text_of(value) for key, value in headers if key == USER), "")
     uid = next((text_of(value) for key, value in headers if key == UID), "")
     groups = tuple(text_of(value) for key, value in headers if key == GROUP)
@@ -78,7 +78,7 @@ def _wanted(headers: Headers) -> WantedIdentity | None:
     raise errors.bad_request(f"requested {', '.join(parts)} without impersonating a user name")
 
 
-def _questions(wanted: WantedIdentity, user: UserInfo) -> Iterator[Attributes]:
+def _permissions(wanted: WantedIdentity, user: UserInfo) -> Iterator[Attributes]:
     """The permissions that are needed, in upstream's order: name, uid, groups, extra."""
     account = _service_account(wanted.name)
     if account is not None:
@@ -105,7 +105,7 @@ def _service_account(name: str) -> tuple[str, str] | None:
 
 
 def _with_fixed_groups(wanted: WantedIdentity) -> tuple[str, ...]:
-    """The requested groups, with those that the user always has. Requested groups replace a service account's own groups."""
+    """The requested groups, and those that the user always has. Requested groups replace those of a ServiceAccount."""
     groups = wanted.groups
     account = _service_account(wanted.name)
     if account is not None and not groups:

@@ -1,8 +1,8 @@
 """ResourceScope: what handlers need to serve a resource or subresource in one version. Installer: all resources that are served.
 
-A resource is installed as a `Served`, and its ResourceScope, which needs compiled schemas, is made at first use, so that hundreds
+A resource is installed as a `Served`. Its ResourceScope, which needs compiled schemas, is made at the first use, so that hundreds
 of definitions cost little. `apiextensions/` and `standalone/` install resources; dispatch, discovery and OpenAPI read them. Each
-change replaces the mapping as a whole, and `generation` counts the changes, for caches of what is derived from the mapping.
+change replaces the mapping as a whole, and `generation` counts the changes, so that caches of derived values can be renewed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Installer", "ResourceScope", "Served"]
 class ResourceScope:
     """One resource or subresource in one version, as handlers see it.
 
-    info: the resource that the path names.
+    info: the resource in the path.
     kind, object_version: of the objects in bodies and responses: autoscaling/v1 Scale for `/scale`, else the resource's own.
     rest: the implementation, an object with the protocols of `registry/rest.py` that its verbs need.
     verbs: the allowed ones, by the names that discovery lists.
@@ -36,12 +36,12 @@ class ResourceScope:
     selectable_fields: names that field selectors may use, besides metadata.name and metadata.namespace.
     deprecation: text of the Warning header for requests of this version; '' if it is not deprecated.
     typed: whether upstream has a Go type for this kind. Then kind and apiVersion may be missing in a body, and lists omit an
-        empty `continue`. Neither is so for custom resources.
-    type_name: the Go type of the objects, in the tables of `scheme/`, by which a strategic merge patch is merged; '' if none is.
-    built_in: whether upstream registers routes for this resource, by method and path. Then a request without a route, HEAD among
-        them, gets 405 with upstream's words for it.
+        empty `continue`; with custom resources it is the other way round.
+    type_name: the Go type of the objects, in the tables of `scheme/`, which strategic merge patches need; '' if there is none.
+    built_in: whether upstream registers routes for this resource, by method and path. Then requests without a route, such as
+        HEAD, get 405 with upstream's text.
     objects: its versions, for admission; None if it has one version and no defaults but those of `conform`.
-    in_use: entered for each request; None for what is served for ever.
+    in_use: entered for each request; None for a resource that is never removed.
     """
 
     info: ResourceInfo
@@ -63,7 +63,7 @@ class ResourceScope:
 
     @property
     def admitted(self) -> ResourceObjects:
-        """The objects, as admission needs them."""
+        """`objects`, or those of the only version."""
         return self.objects or OneVersion(self.conform, self.type_name)
 
     @classmethod
@@ -107,7 +107,7 @@ class ResourceScope:
 
 
 class Served(Protocol):
-    """One resource of one group-version, as it is installed. Nothing is compiled until `scope` is called."""
+    """One installed resource of one group-version. Nothing is compiled until `scope` is called."""
 
     @property
     def group(self) -> str: ...
@@ -119,10 +119,10 @@ class Served(Protocol):
     def namespaced(self) -> bool: ...
     @property
     def built_in(self) -> bool:
-        """Whether upstream registers routes for it, as `ResourceScope.built_in`; known before anything is compiled."""
+        """As `ResourceScope.built_in`, without compiling anything."""
 
     def published(self) -> Published:
-        """For OpenAPI."""
+        """The resource for OpenAPI."""
 
     def scope(self, subresource: str) -> ResourceScope | None:
         """The scope of the resource ('') or of a subresource, compiled once and kept; None if there is no such subresource."""
@@ -159,7 +159,7 @@ class Installer:
             listener()
 
     def mark_adopted(self, group_versions: Iterable[tuple[str, str]], installation: str) -> None:
-        """Name the installation that has adopted these (group, version) from the host cluster; '' if none has, any more."""
+        """Set the id of the installation that has adopted these (group, version) from the host; '' after they were released."""
         for each in group_versions:
             if installation:
                 self._adopted[each] = installation
@@ -167,7 +167,7 @@ class Installer:
                 self._adopted.pop(each, None)
 
     def adopted_by(self, group: str, version: str) -> str:
-        """The installation that has adopted a group-version; '' if it is not adopted."""
+        """The id of the installation that has adopted a group-version; '' if it is not adopted."""
         return self._adopted.get((group, version), "")
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -188,7 +188,7 @@ class Installer:
         return self._mapping.groups
 
     def built_in(self, group: str) -> bool:
-        """Whether this group has a built-in resource. Then upstream answers for all paths below it, not only those served."""
+        """Whether this group has a built-in resource. Then upstream has a router for all paths below it, which sends a Status."""
         return group in self._mapping.built_in
 
     def published(self, group: str, version: str) -> Sequence[Published]:

@@ -1,9 +1,9 @@
-"""Loading: 503 in the place of 404 as long as this server can't tell what there is.
+"""Loading: responds with 503 instead of 404 while this server does not know yet which resources exist.
 
-A 404 for a resource says that there is none. Clients, the aggregator and the garbage collector believe that: they forget the
-objects of a resource whose definition was only not read yet. So until then the APIs and the documents about them get 503 with
-Retry-After, which clients wait out. With adoption, it is the cluster that says which group-versions there are. Another server of
-the same store may have adopted one a moment ago, and a kube-apiserver may still lead clients to one that was released.
+Clients, the aggregator and the garbage collector take a 404 to mean that a resource does not exist, and forget its objects, also
+if only its definition was not read yet. So until all definitions are read, requests for the APIs and for the documents about them
+get 503 with Retry-After, after which clients try again. With adoption, the host decides which group-versions exist: another
+server of the same store may have adopted one a moment ago, and a kube-apiserver may still proxy one that was released.
 Source: k8s.io/apiserver pkg/util/notfoundhandler, v0.36.3, which does so in kube-apiserver while its start is not complete.
 """
 
@@ -25,10 +25,10 @@ def loading(
     serves: Callable[[str, str], bool] | None = None,
     why_not: Callable[[], str | None] = lambda: None,
 ) -> Filter:
-    """missing: what has not been read yet, None once all is known.
+    """missing: describes what has not been read yet; returns None after everything was read.
 
-    serves: whether this group and version are served; None if there are no others than those that this server knows. why_not: why
-    some may not be, for a person.
+    serves: whether this (group, version) is served; None if all others don't exist. why_not: describes why some may not be
+    served, None if there is no known reason.
     """
 
     def wrap(next_handler: Handler) -> Handler:
@@ -48,6 +48,6 @@ def loading(
 
 
 def _group_version(path: str) -> tuple[str, str] | None:
-    """Of a path below /apis/GROUP/VERSION."""
+    """(group, version) of a path below /apis/GROUP/VERSION, None for other paths."""
     parts = path.split("/", 4)
     return (parts[2], parts[3]) if len(parts) > 3 and parts[1] == "apis" and parts[2] and parts[3] else None

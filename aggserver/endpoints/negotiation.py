@@ -1,9 +1,9 @@
 """Negotiation: the media type of a response, by the Accept header, and of a body, by the Content-Type.
 
-Each kind of endpoint has a `Negotiator` with the forms that it offers. The clauses of Accept are tried by weight, then by how
-exact they are, then in their order. A clause is skipped if it asks for a conversion or a stream that the endpoint doesn't offer,
-so that `application/vnd.kubernetes.protobuf;as=Table;...,application/json` gets JSON. Results are cached by the text of the
-header, since clients send few different ones.
+Each kind of endpoint has a `Negotiator` with the media types that it offers. The clauses of Accept are tried by weight, then
+without wildcards first, then in their order. A clause is skipped if it names a conversion or a stream that the endpoint doesn't
+offer, so that `application/vnd.kubernetes.protobuf;as=Table;...,application/json` gets JSON. Results are cached by the header,
+since clients send few different ones.
 Source: k8s.io/apiserver pkg/endpoints/handlers/negotiation, v0.36.3.
 """
 
@@ -39,13 +39,13 @@ _YAML = "application/yaml"
 _PROTOBUF_SUBTYPE = "vnd.kubernetes.protobuf"
 _PROTOBUF = f"application/{_PROTOBUF_SUBTYPE}"
 
-# Cached headers per negotiator. The cache is cleared when it is full, so that ever new headers can't make it grow.
+# Cached headers per negotiator. The cache is cleared when it is full, so that its memory is limited whatever clients send.
 _MAX_CACHED = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class MediaType:
-    """The negotiated form of a response.
+    """The negotiated media type of a response.
 
     subtype: json, yaml or vnd.kubernetes.protobuf. convert: the kind that objects are converted to, '' for none; api_version:
     that kind's group and version. pretty: whether JSON is indented, for people.
@@ -71,12 +71,12 @@ class MediaType:
 
     @property
     def plain_json(self) -> bool:
-        """Whether an object's encoded JSON can be sent as it is, unless it has to be converted."""
+        """Whether an object's encoded JSON can be sent unchanged, unless it has to be converted."""
         return self.subtype == "json" and not self.pretty
 
     @property
     def metadata_only(self) -> bool:
-        """Whether the response has nothing but the metadata of objects."""
+        """Whether the response has only the metadata of objects."""
         return self.convert in ("PartialObjectMetadata", "PartialObjectMetadataList")
 
     def unconverted(self) -> MediaType:
@@ -101,7 +101,7 @@ class _Clause(NamedTuple):
 
 
 class Negotiator:
-    """The forms that one kind of endpoint offers.
+    """The media types that one kind of endpoint offers.
 
     types: media types, the preferred one first. conversions: (kind, group, version) that objects can be converted to. plain:
     whether unconverted objects are offered. in_protobuf: the kinds that are offered as protobuf, '' for unconverted objects.
@@ -123,7 +123,7 @@ class Negotiator:
         self._known: dict[str, MediaType | None] = {}
 
     def match(self, accept: str) -> MediaType | None:
-        """The form for an Accept header; None if nothing acceptable is offered. Without a header it is the first type."""
+        """The media type for an Accept header; None if nothing acceptable is offered. '' gets the first of `types`."""
         try:
             return self._known[accept]
         except KeyError:
@@ -216,7 +216,7 @@ _META_CONVERSIONS = tuple(
 _ALL = (_JSON, _YAML, _PROTOBUF)
 # Custom resources and tables have no protobuf form.
 _OBJECT = Negotiator(_ALL, _META_CONVERSIONS, in_protobuf=("PartialObjectMetadata", "PartialObjectMetadataList"))
-# The same for what can only be created, like reviews: upstream has no columns for it.
+# The same for kinds that can only be created, like reviews, which have no Tables: upstream has no columns for them.
 _UNLISTED = Negotiator(_ALL, _META_CONVERSIONS[2:], in_protobuf=("PartialObjectMetadata", "PartialObjectMetadataList"))
 # For responses that can't be converted: Status, and discovery that is not aggregated.
 PLAIN = Negotiator(_ALL, in_protobuf=("",))
@@ -232,7 +232,7 @@ _LISTING_VERBS = frozenset({"list", "deletecollection"})
 
 
 def for_object(request: Request, *, tables: bool = True) -> MediaType:
-    """For a response with one object or, depending on the verb, a list. Raises NotAcceptable. tables: whether it has columns."""
+    """For a response with one object or, by the verb, a list. Raises NotAcceptable. tables: whether the kind has Tables."""
     media = (_OBJECT if tables else _UNLISTED).negotiate(request.header(b"accept"))
     if media.convert == "PartialObjectMetadata" and request.info.verb in _LISTING_VERBS:
         raise errors.not_acceptable(
@@ -246,7 +246,7 @@ def for_object(request: Request, *, tables: bool = True) -> MediaType:
 
 
 def for_watch(request: Request) -> MediaType:
-    """For the events of a watch: JSON that is never indented, since a line is an event, or protobuf. Raises NotAcceptable."""
+    """For the events of a watch: JSON, not indented since each event is one line, or protobuf. Raises NotAcceptable."""
     media = _OBJECT.negotiate(request.header(b"accept"))
     if media.subtype == "yaml":
         streams = f"{_JSON};stream=watch, {_PROTOBUF};stream=watch"
@@ -259,21 +259,21 @@ def for_plain(request: Request) -> MediaType:
     return _for_reader(request, PLAIN.negotiate(request.header(b"accept")))
 
 
-_AGENTS_OF_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
+_PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 
 
 def _for_reader(request: Request, media: MediaType) -> MediaType:
-    """Indent JSON that a person reads: if `?pretty` is true, or by the user agent, unless `?pretty` is false."""
+    """The media type, with indented JSON for people: if `?pretty` is true, or for some user agents if it is not set."""
     if media.pretty or media.subtype != "json":
         return media
-    asked = request.query.get("pretty", "") if "pretty" in request.query_string else ""
-    pretty = asked in _TRUE if asked else request.header(b"user-agent").startswith(_AGENTS_OF_PEOPLE)
+    given = request.query.get("pretty", "") if "pretty" in request.query_string else ""
+    pretty = given in _TRUE if given else request.header(b"user-agent").startswith(_PRETTY_AGENTS)
     return replace(media, pretty=True) if pretty else media
 
 
 def body_is_yaml(content_type: str) -> bool:
-    """Whether a request's body is YAML and not JSON, the default. Raises UnsupportedMediaType."""
+    """Whether a request's body is YAML; otherwise it is JSON, the default. Raises UnsupportedMediaType."""
     name = content_type.partition(";")[0].strip().lower()
     if name not in ("", _JSON, _YAML):
         raise unsupported_body()

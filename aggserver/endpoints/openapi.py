@@ -1,10 +1,10 @@
-"""The URLs of OpenAPI: /openapi/v2, /openapi/v3 and /openapi/v3/apis/<group>/<version>.
+"""OpenAPI: serves the URLs /openapi/v2, /openapi/v3 and /openapi/v3/apis/<group>/<version>.
 
-A document is built when a client asks for it. Its ETag is a hash of what it is built from, so that neither the index of v3, which
-has the ETags of all group-versions, nor the aggregator's conditional request once a minute needs the documents.
+A document is built when a client requests it. Its ETag is a hash of the values that it is built from. So neither the index of v3,
+which has the ETags of all group-versions, nor the aggregator's conditional request once a minute needs the documents.
 
 Hashes and documents are made in a thread, one at a time, since a definition may have a megabyte and a group hundreds of them.
-Requests that come meanwhile wait for the same result.
+Concurrent requests wait for the same result.
 Source: k8s.io/kube-openapi pkg/handler/handler.go and pkg/handler3/handler.go, as of k8s v0.36.3.
 """
 
@@ -28,14 +28,13 @@ from aggserver.publish.models import Published
 
 __all__ = ["OpenAPI"]
 
-# Clients ask for protobuf by either name; kubectl uses the one with @. The responses use the other one, which parsers of media
-# types understand.
+# Clients use either name for protobuf; kubectl the one with @. The responses have the other one, which is a valid media type.
 _V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _V2_TYPES = Negotiator(("application/json", _V2_PROTOBUF.replace("v2.v1", "v2@v1"), _V2_PROTOBUF))
 _V3_PROTOBUF = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
 _V3_TYPES = Negotiator(("application/json", _V3_PROTOBUF, _V3_PROTOBUF.replace("v3.v1", "v3@v1")))
 _VARY = (b"vary", b"Accept")
-# Encoded documents of v3 that are cached, the most recently used ones. A client fetches each once and caches it by its hash.
+# Encoded documents of v3 in the cache; the least recently used are dropped. A client fetches each once and caches it by its hash.
 _KEPT_DOCUMENTS = 32
 # Levels of a document that are encoded member by member: components, schemas, and the name of each.
 _PARTS_DEPTH = 3
@@ -55,7 +54,7 @@ class OpenAPI:
         self._info_version = info_version
         self._clock = clock
         self._generation = -1
-        # What is published, by the name of the group-version, as of the generation; and its ETags.
+        # The published resources and the ETag of each group-version, by its name, as of `_generation`.
         self._published: dict[str, Sequence[Published]] = {}
         self._etags: dict[str, str] = {}
         self._documents: OrderedDict[str, bytes] = OrderedDict()
@@ -182,7 +181,7 @@ def _etag(data: bytes) -> str:
 
 
 def _encode_json(document: dict[str, Any]) -> bytes:
-    """In parts of a schema or a path each, so that no call into C is as long as to hold the event loop."""
+    """Encode a document part by part, each a schema or a path: one call for a whole document would block the event loop."""
     return b"".join(_parts(document, _PARTS_DEPTH))
 
 

@@ -1,4 +1,4 @@
-"""Request and Response: what filters and handlers see instead of ASGI's scope, receive and send.
+"""Request and Response: used by filters and handlers instead of ASGI's scope, receive and send.
 
 A handler takes a `Request`, and returns one of the three responses or raises `StatusError`; filters wrap handlers. Only
 `endpoints/filters.py` sends ASGI messages. There is no web framework in between, to keep the hot path short.
@@ -64,7 +64,6 @@ class Request:
         "_query",
         "_query_all",
         "allotted",
-        "answered",
         "audit_id",
         "authorizer",
         "begun",
@@ -75,6 +74,7 @@ class Request:
         "knew_all_cas",
         "last_of_connection",
         "method",
+        "on_end",
         "path",
         "peer",
         "query_string",
@@ -106,9 +106,9 @@ class Request:
         self.warnings = Warnings()
         self.allotted = asyncio.Timeout(None)  # until the response has been sent; no limit for a long-running request
         self.begun = False  # whether the head of the response has been sent
-        # (reason, message) of the Status that is the response. Not the exception: its traceback leads back here.
+        # (reason, message) of the Status in the response. Not the exception, whose traceback refers to this request.
         self.failure: tuple[str, str] | None = None
-        self.answered: list[Callable[[], None]] = []  # called when the response has been sent, or the client has gone
+        self.on_end: list[Callable[[], None]] = []  # called when the response has been sent, or failed
 
     def header(self, name: bytes) -> str:
         """The first value of a header, '' if there is none. name: in lower case."""
@@ -158,7 +158,7 @@ class Request:
 
 @dataclass(slots=True)
 class LongBody:
-    """A body that is generated while it is sent, so that a long list is not in memory a second time.
+    """A body that is generated while it is sent, so that a long list needs no memory for its body.
 
     pieces: yields the body; each piece is generated when the iterator is advanced. size: of the whole body, in bytes, if its
     pieces only have to be joined from bytes in memory. None if generating a piece takes about a millisecond; then each piece
@@ -171,7 +171,7 @@ class LongBody:
 
 @dataclass(slots=True)
 class Response:
-    """A response with a body that is known, or at least how to generate it."""
+    """A response with a complete body, or with one that is generated while it is sent."""
 
     status: int
     body: bytes | LongBody
@@ -189,7 +189,7 @@ class Chunks(Protocol):
 
 @dataclass(slots=True)
 class StreamResponse:
-    """A response whose head is sent at once, and each chunk when there is one. It is closed when the client disconnects."""
+    """A response whose head is sent at once, and each chunk when it is ready. It is closed when the client disconnects."""
 
     chunks: Chunks
     content_type: bytes = JSON

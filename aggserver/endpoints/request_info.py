@@ -28,7 +28,10 @@ _SELECTING_VERBS = frozenset({"list", "watch", "deletecollection"})
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """The selectors are unparsed, and set for list, watch and deletecollection only."""
+    """Attributes that the URL does not have are ''. In a list or watch, `name` is the field selector's metadata.name.
+
+    The selectors are not parsed, and only set for list, watch and deletecollection.
+    """
 
     is_resource_request: bool
     path: str
@@ -44,16 +47,16 @@ class RequestInfo:
 
 
 def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
-    """Never fails: a path that is not a resource's makes a non-resource request."""
-    plain = RequestInfo(False, path, method.lower())
+    """The RequestInfo of any method, path and query: a path without a resource is a non-resource request. Never fails."""
+    non_resource = RequestInfo(False, path, method.lower())
     stripped = path.strip("/")
     parts = stripped.split("/") if stripped else []
     if len(parts) < 3 or parts[0] not in ("api", "apis"):
-        return plain
+        return non_resource
     group = ""
     if parts[0] == "apis":
         if len(parts) < 4:
-            return plain
+            return non_resource
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         version, rest = parts[1], parts[2:]
@@ -62,7 +65,7 @@ def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
     old_form = rest[0] in ("watch", "proxy")
     if old_form:
         if len(rest) < 2:
-            return plain
+            return non_resource
         verb, rest = rest[0], rest[1:]
 
     namespace = ""

@@ -1,11 +1,11 @@
-"""One line of the log for each request, at the level debug, for a person whose tests fail and who did not see a request.
+"""A line of the log for each request, at the level debug, to find out which requests a failing test or a client has sent.
 
     create /apis/shop.example.com/v1/namespaces/a/shops by "jane": 403 in 2 ms: shops.shop.example.com is forbidden: User ...
 
-It is written when the head of the response is sent, so that a watch has its line where it begins, and lines are in the order of
-the answers. Headers and bodies are never in it, so neither are tokens. Of the query only parameters of Kubernetes' API are, since
-anything else may be a credential that a client put there. Messages of validation quote values, so those about kinds that hold
-credentials are left out. Everything is cut before it is put together; `app/logs.py` escapes what is left.
+The line is written when the head of the response is sent, so lines are in the order of the responses, and a watch has its line at
+its beginning. Headers and bodies are never logged, so neither are tokens. Of the query only the parameters of Kubernetes' API are
+logged, since others may contain credentials. Validation messages quote values, so for kinds that hold credentials the reason is
+logged instead. Each part is cut to a limit first; `app/logs.py` escapes the line.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["is_on", "logging_sender"]
 
 log = logging.getLogger("aggserver.requests")
 
-# Characters of the path, of a parameter's value, of the user's name and of the message that are in a line. Ordinary ones fit.
+# Limits in characters for the path, a parameter's value, the user's name and the message. Ordinary ones are shorter.
 _PATH, _VALUE, _USER, _MESSAGE = 512, 128, 256, 1024
-# Left as they are in paths and values: they are in names, media types and selectors, and none ends the word.
+# Characters that are not percent-encoded in paths and values: those of names, media types and selectors. None is a space.
 _SAFE = "/:@!$'()*,=~"
-# Parameters of ListOptions, GetOptions, CreateOptions, PatchOptions and DeleteOptions that are no free text.
+# The logged parameters: those of ListOptions, GetOptions, CreateOptions, PatchOptions and DeleteOptions.
 _SHOWN = (
     "watch",
     "labelSelector",
@@ -46,7 +46,7 @@ _SHOWN = (
     "orphanDependents",
     "gracePeriodSeconds",
 )
-# Kinds whose objects hold credentials, by group and resource; and the resource and subresource that answers with one.
+# (group, resource) of kinds whose objects hold credentials; (resource, subresource) whose responses do.
 _CREDENTIALS = frozenset({("", "secrets"), ("authentication.k8s.io", "tokenreviews")})
 _TOKEN_REQUESTS = ("serviceaccounts", "token")
 
@@ -78,7 +78,7 @@ def _target(request: Request) -> str:
 
 
 def _encoded(text: str, limit: int) -> str:
-    """Without spaces, so that nobody's path looks like the rest of a line."""
+    """Cut and percent-encoded, so that a path has no spaces and can't imitate the rest of the line."""
     return percent_encoded(_cut(text, limit), safe=_SAFE, errors="replace")
 
 

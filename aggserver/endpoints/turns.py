@@ -31,7 +31,7 @@ class Turns:
         self._taken = False
 
     async def each(self, pieces: Iterable[bytes], given_up: Callable[[], bool]) -> AsyncGenerator[bytes, None]:
-        """The pieces, each generated in its own turn, until `given_up()` is true, because the client has gone."""
+        """The pieces, each generated in its own turn, until `given_up()` is true because the client has disconnected."""
         number = next(self._numbers)
         made = 0
         iterator = iter(pieces)

@@ -45,7 +45,7 @@ def with_websockets(app: ASGIApp) -> ASGIApp:
 
 
 def is_upgrade(request: Request) -> bool:
-    """Whether the request asks for a websocket, so that status 101 is possible."""
+    """Whether the request is for a websocket, so that status 101 is possible."""
     return _EXTENSION in request.scope.get("extensions", {})
 
 

@@ -57,7 +57,7 @@ class Informer:
     def enqueue(self, name: str) -> None:
         self._queue.add(name)
 
-    def learn(self, obj: JSONObject) -> None:
+    def put_written(self, obj: JSONObject) -> None:
         """Cache an object that `sync` has just written, because the next key's `sync` must see it before the watch delivers it.
 
         Ignored if the watch has already delivered the object's deletion.
@@ -120,7 +120,7 @@ class Informer:
             self._deleted(name)
         else:
             self.objects.setdefault(name, tree)
-            self.learn(tree)
+            self.put_written(tree)
             self.enqueue(name)
 
     def _deleted(self, name: str) -> None:

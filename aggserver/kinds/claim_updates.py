@@ -41,7 +41,7 @@ def changed_claim(obj: JSONObject, old: JSONObject) -> Iterator[FieldError]:
         if before.get(_CLASS) is None and given == was.get(_OLD_CLASS, given):
             spec[_CLASS] = None
     if (obj.get("status") or {}).get("phase") == "Bound":
-        _take_what_may_change(spec, before)
+        _copy_mutable_fields(spec, before)
     if semantic(spec, _CLAIM_SPEC) != semantic(before, _CLAIM_SPEC):
         yield field.forbidden(_SPEC, _FIXED)
     yield from _shrunk(obj, old)
@@ -50,7 +50,7 @@ def changed_claim(obj: JSONObject, old: JSONObject) -> Iterator[FieldError]:
     yield from _attributes(obj, old)
 
 
-def _take_what_may_change(spec: JSONObject, before: JSONObject) -> None:
+def _copy_mutable_fields(spec: JSONObject, before: JSONObject) -> None:
     spec[_ATTRIBUTES] = before.get(_ATTRIBUTES)
     resources = spec.get("resources") or {}
     if resources.get("requests"):

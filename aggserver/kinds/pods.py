@@ -156,7 +156,7 @@ class Evictions:
         if not found:
             return
         (budget,) = found
-        if not _is_ready(pod) and _lets_unready_go(budget):
+        if not _is_ready(pod) and _allows_unready_eviction(budget):
             return
         writer = _by_server(budgets)
 
@@ -207,7 +207,7 @@ def _is_ready(pod: JSONObject) -> bool:
     return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
-def _lets_unready_go(budget: JSONObject) -> bool:
+def _allows_unready_eviction(budget: JSONObject) -> bool:
     status = budget.get("status") or {}
     desired = status.get("desiredHealthy") or 0
     is_healthy = 0 < desired <= (status.get("currentHealthy") or 0)

@@ -138,7 +138,7 @@ class ServiceStore(Store):
             if choice.key != own:
                 ips.update(choice.ips)
                 ports.update(choice.ports)
-        for service in self._services.cacher.sound(self._services.prefix):
+        for service in self._services.cacher.readable(self._services.prefix):
             if is_there and service.key == own:
                 continue
             fields = service.fields(self._services.read_fields)

@@ -44,7 +44,7 @@ _CHANGES_LAST = frozenset({_POD, _JOB, "apps/v1.StatefulSet", "core/v1.Persisten
 # In updates of this kind, only immutable fields are checked: the object may have been created as an Event of the core group.
 _LENIENT = "events/v1.Event"
 _SIGNING = "certificates/v1.CertificateSigningRequest"
-_JOBS_STAY = (
+_ORPHANED_PODS_WARNING = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
     "propagationPolicy=Orphan to suppress this warning"
 )
@@ -213,7 +213,7 @@ class KindStrategy(StrategyDefaults):
 
     @property
     def orphans_warning(self) -> str:
-        return _JOBS_STAY if self.kind.name == "Job" else ""
+        return _ORPHANED_PODS_WARNING if self.kind.name == "Job" else ""
 
     def grace_period(self, obj: JSONObject, seconds: int | None) -> int | None:
         return _pod_grace(obj, seconds) if self.kind.graceful else None

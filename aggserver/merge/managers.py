@@ -133,7 +133,7 @@ class FieldUpdater:
         owned = self._kept(field_set(config.value, config.atom), config.api_version)
         managers[manager] = Owned(owned, config.api_version, applied=True)
         new = merged
-        if last is not None and last.fields and not _says_no_less(managers, manager, last):
+        if last is not None and last.fields and not _owns_no_less(managers, manager, last):
             new = self._prune(merged, managers, config.api_version, last)
         managers, _ = self._take(live, new, managers, manager, force=force)
         return (None if new.value is live.value or equal(live.value, new.value) else new), managers
@@ -267,7 +267,7 @@ class _Change(NamedTuple):
         return cls(comparison, fieldset.union(comparison.modified, comparison.added), comparison.removed)
 
 
-def _says_no_less(managers: Managers, manager: Manager, last: Owned) -> bool:
+def _owns_no_less(managers: Managers, manager: Manager, last: Owned) -> bool:
     """Whether an applier still owns all that it owned before, and all managers wrote in one version: then nothing is pruned.
 
     Pruning would restore each field that it removed, since the applier owns the field now, or owns what contains it.

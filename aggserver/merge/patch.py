@@ -107,7 +107,7 @@ def metadata_named(patch: Any) -> set[str]:
 def decode(body: bytes) -> tuple[Any, bool]:
     """(the decoded patch, whether the text alone proves that no key is repeated). Raises InvalidPatch."""
     try:
-        return codec.decode_telling(body)
+        return codec.decode_checking_keys(body)
     except codec.DecodeError as error:
         raise InvalidPatch(f"error decoding patch: {error}") from None
 

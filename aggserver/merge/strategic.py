@@ -144,13 +144,13 @@ def _without_nulls(value: Any) -> Any:
 def _without_directives(value: Any) -> tuple[Any, bool]:
     """(the value without directives, whether to keep it: a map with `$patch` is dropped)."""
     if isinstance(value, list):
-        return [inner for inner, stays in map(_without_directives, value) if stays], True
+        return [inner for inner, is_kept in map(_without_directives, value) if is_kept], True
     if not isinstance(value, dict):
         return value, True
     if _PATCH in value:
         return None, False
     members = {key: _without_directives(inner) for key, inner in value.items()}
-    return {key: inner for key, (inner, stays) in members.items() if stays}, True
+    return {key: inner for key, (inner, is_kept) in members.items() if is_kept}, True
 
 
 # --- lists ---

@@ -22,12 +22,12 @@ from aggserver.meta.times import format_time, human_duration, parse_time
 
 __all__ = [
     "DecodeError",
+    "decode_checking_keys",
     "decode_documents",
     "decode_json",
     "decode_stored",
-    "decode_telling",
     "decode_yaml",
-    "decode_yaml_telling",
+    "decode_yaml_checking_keys",
     "dump_yaml",
     "duplicate_fields",
     "encode_json",
@@ -73,20 +73,20 @@ def decode_json(body: bytes) -> Any:
     (1.0 is 1), else a float. The last of repeated keys counts. Invalid UTF-8 becomes U+FFFD. 250 levels of nesting are accepted,
     more than 254 never.
     """
-    return _decode_telling(body)[0]
+    return _decode_checking_keys(body)[0]
 
 
-def decode_telling(body: bytes) -> tuple[Any, bool]:
+def decode_checking_keys(body: bytes) -> tuple[Any, bool]:
     """As `decode_json`, and whether the text surely has no repeated keys, because the value has as many keys.
 
-    False only means that `duplicate_fields` must check. For bodies of requests: it also refuses too many objects and arrays.
+    If that is False, `duplicate_fields` must check. For bodies of requests: it also refuses too many objects and arrays.
     """
     if body.count(b"{") + body.count(b"[") > _MAX_BRACKETS:
         raise DecodeError(f"more than {_MAX_BRACKETS} objects and arrays")
-    return _decode_telling(body)
+    return _decode_checking_keys(body)
 
 
-def _decode_telling(body: bytes) -> tuple[Any, bool]:
+def _decode_checking_keys(body: bytes) -> tuple[Any, bool]:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -146,10 +146,10 @@ def decode_yaml(body: bytes) -> Any:
 
     It takes about a millisecond for 8 KB, so callers decode large texts in a thread.
     """
-    return decode_yaml_telling(body)[0]
+    return decode_yaml_checking_keys(body)[0]
 
 
-def decode_yaml_telling(body: bytes) -> tuple[Any, list[str]]:
+def decode_yaml_checking_keys(body: bytes) -> tuple[Any, list[str]]:
     """As `decode_yaml`, and a strict decoder's error for repeated keys: one text that names all lines, or none."""
     try:
         value, repeated = yaml_text.decode(body)
@@ -180,7 +180,7 @@ def yaml_pieces(value: Any) -> Iterator[bytes]:
 def duplicate_fields(body: bytes) -> list[str]:
     """A strict decoder's errors for repeated keys in a well-formed JSON body: `duplicate field "spec.foo"` for each.
 
-    It takes some 30 ms for a MB, so call it only if `decode_telling` could not exclude repeated keys.
+    It takes some 30 ms for a MB, so call it only if `decode_checking_keys` could not exclude repeated keys.
     """
     return json_text.duplicate_fields(body)
 

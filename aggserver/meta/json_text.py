@@ -201,10 +201,10 @@ class _Search:
             return None
         places: list[tuple[str, _Place | None]] = []
         seen = set()
-        told: set[str] = set()
+        reported: set[str] = set()
         for key, member in pairs:
-            if key in seen and key not in told and self._room > 0:
-                told.add(key)
+            if key in seen and key not in reported and self._room > 0:
+                reported.add(key)
                 places.append((key, None))
                 self._room -= 1
             seen.add(key)

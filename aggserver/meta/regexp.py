@@ -96,8 +96,8 @@ def _found(search: Callable[[bytes], object], text: str) -> bool:
 
 
 def _in_go_words(error: Exception) -> str:
-    said = error.args[0]
-    words, _, expression = (said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)).partition(": ")
+    text = error.args[0]
+    words, _, expression = (text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)).partition(": ")
     if words.startswith("pattern too large"):
         return f"error parsing regexp: expression too large: `{expression}`"
     return f"error parsing regexp: {_GO_WORDS.get(words, words)}: `{expression}`"

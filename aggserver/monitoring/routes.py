@@ -38,7 +38,7 @@ def version_info(version: str) -> dict[str, str]:
     return {
         "major": major,
         "minor": minor,
-        # As of a server that emulates no other release, and can read what the release before it has stored.
+        # The values of a server that emulates no other release, and can read the objects that the release before has stored.
         "emulationMajor": major,
         "emulationMinor": minor,
         "minCompatibilityMajor": major,

@@ -1,4 +1,4 @@
-"""Table and PartialObjectMetadata: the two forms in which clients request less than the whole object.
+"""Table and PartialObjectMetadata: the two forms of a response with less than the whole objects.
 
 kubectl prints the Table; the garbage collector and the namespace controller need only metadata. kubectl often requests tables of
 500 rows, so the parts of an object that its row needs are cached as a `Row`; ages are computed for each request.

@@ -1,6 +1,6 @@
-"""Commit: the end of every write of one version of a resource, from the object to its bytes in the storage, and to the response.
+"""Commit: the last steps of every write of one version of a resource: encode the object, store it, return it as a read would.
 
-Compare and swap against the storage, the limit of an object's size, and the check that a converter takes what is stored.
+Includes the limit of the object's size, compare and swap, and the check that readers' converter accepts the object.
 Source: k8s.io/apiserver pkg/storage/etcd3/store.go (GuaranteedUpdate), v0.36.3.
 """
 
@@ -21,14 +21,14 @@ __all__ = ["Commit"]
 
 
 class Commit:
-    """views: of the version of the writes."""
+    """Stores the objects of one version. views: of this version."""
 
     def __init__(self, resource: ResourceStorage, views: Views) -> None:
         self._resource = resource
         self._views = views
 
     async def create(self, attempt: Attempt, key: str) -> StoredObject:
-        """Raises KeyExists for the loop."""
+        """Store a new object. Raises KeyExists, which the write loop handles, and StatusError."""
         return await self._store(attempt, key, lambda encoded: self._resource.create(key, encoded))
 
     async def would_create(self, attempt: Attempt, key: str) -> StoredObject:
@@ -36,7 +36,7 @@ class Commit:
         return await self._views.as_read(stored.unstored(key, await self._encode(attempt)), is_whole=attempt.is_whole)
 
     async def update(self, attempt: Attempt) -> StoredObject:
-        """Compare and swap; store nothing if nothing has changed. Raises Conflict for the loop.
+        """Compare and swap; store nothing if nothing has changed. Raises Conflict, which the write loop handles, and StatusError.
 
         The stored bytes are compared too: any write of an object that is stored in another version, or was stored under another
         schema, rewrites it. This is how objects are migrated.
@@ -74,14 +74,14 @@ class Commit:
     ) -> StoredObject:
         expected = None if attempt.write.keeps_version else await self._views.expected(key, encoded)
         revision = await commit(encoded)
-        # The write has happened, so from here on nothing may fail. The watch cache has the event by now. If nobody has written
-        # since, use its object, which remembers its views.
+        # The object is stored, so nothing may fail from here on. The watch cache has the event by now. If nobody has written
+        # since, use the object of the cache, so that its views are cached with it.
         cacher = self._resource.cacher
         obj = None if cacher.corrupt else cacher.get(key)
         if obj is None or obj.revision != revision:
             obj = stored.make(KeyValue(key, encoded, 0, revision))
         if expected is not None:
-            self._views.learn(obj, expected)
+            self._views.remember(obj, expected)
         return await self._views.as_read(obj, is_whole=attempt.is_whole)
 
     async def _encode(self, attempt: Attempt) -> bytes:

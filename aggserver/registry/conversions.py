@@ -1,9 +1,9 @@
-"""Conversions: asks a converter about stored objects, and remembers what it made of them.
+"""Conversions: converts stored objects by a converter that does I/O, such as a webhook. ConversionCache: caches the results.
 
-Upstream asks a converter in each read, though a webhook is slow and may fail. Here it is asked once for each write: what
-it made of an object at a revision is kept, with a limit in bytes for all resources of a server. Requests that need the same
-object at the same time share one question; a list asks in batches, several at once. If a batch fails because of one of its
-objects, the others are asked for again without it, and the error names that object.
+Upstream converts in each read, though a webhook is slow and may fail. Here an object is converted once for each write: the
+converted object is cached by its revision, with a limit in bytes for all resources of a server. Requests that need the same
+object at the same time share one conversion; a list is converted in batches, several at once. If a batch fails because of one of
+its objects, the others are sent again without it, and the error names that object.
 Source: none; upstream converts in every read (k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go), v0.36.3.
 """
 
@@ -26,7 +26,7 @@ from aggserver.storage import keys
 
 __all__ = ["ConversionCache", "Conversions", "Converted", "ConvertedVersion", "fingerprint", "is_large", "named", "worked"]
 
-# Bytes of all converted objects of a server. Lists of more than that ask the converter each time, as upstream.
+# Bytes of all converted objects of a server. Lists of more than that are converted each time, as upstream.
 MAX_BYTES = 128 * 1024 * 1024
 # Bytes of converted objects before deleted ones are looked for.
 _SWEEP_BYTES = 8 * 1024 * 1024
@@ -35,7 +35,7 @@ _ENTRY_BYTES = 500
 # A batch: as many objects as clients usually list at once, and at most so many bytes, since the converter decodes it as a whole.
 BATCH_OBJECTS = 500
 BATCH_BYTES = 4 * 1024 * 1024
-# Batches of one resource that are with the converter at the same time, and single objects, which do not wait behind lists.
+# Concurrent conversions of one resource: of batches, and of single objects, which do not wait behind lists.
 _CONCURRENT = 4
 _CONCURRENT_SINGLE = 16
 # Calls for one batch, to find the objects that make it fail: enough for two of them among 500.
@@ -46,7 +46,7 @@ _BOOKKEEPING = frozenset(
 )
 # Other requests get their turn after so many objects, which take a few milliseconds.
 _TURN = 100
-# What is above these is worked on in a thread: it takes more than some milliseconds.
+# Objects above these limits are worked on in a thread, since that takes more than some milliseconds.
 _LARGE_BYTES = 256 * 1024
 _LARGE_VALUES = 10_000
 
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 class Converted(NamedTuple):
-    """view: the object in another version. source: `fingerprint` of the object that it was made of, b"" if nobody was asked."""
+    """view: the object in another version. source: `fingerprint` of the object it was made of, b"" if no webhook was called."""
 
     view: StoredObject
     source: bytes = b""
@@ -65,9 +65,9 @@ class Converted(NamedTuple):
 
 
 class ConversionCache:
-    """The memory. The least recently used objects go first.
+    """The cache of converted objects. The least recently used ones are dropped first.
 
-    Objects are known by the `Conversions` that were asked, the form of the version (see `StoredObject.form`) and their key.
+    An entry's key is the `Conversions` that has made it, the form of the version (see `StoredObject.form`), and the object's key.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
@@ -76,19 +76,19 @@ class ConversionCache:
         self._sweep_at = _SWEEP_BYTES
         self.bytes = 0
 
-    def get(self, asked: Conversions, form: object, key: str) -> Converted | None:
-        """What was made of an object at some revision."""
-        entry = (asked, form, key)
+    def get(self, conversions: Conversions, form: object, key: str) -> Converted | None:
+        """The converted object, at the last revision that was converted; None if there is none."""
+        entry = (conversions, form, key)
         found = self._entries.get(entry)
         if found is not None:
             self._entries.move_to_end(entry)
         return found
 
-    def put(self, asked: Conversions, form: object, made: Converted) -> None:
-        """Remember an object, unless a newer revision of it is known, or its definition has changed while it was asked for."""
-        if asked.is_over:
+    def put(self, conversions: Conversions, form: object, made: Converted) -> None:
+        """Cache an object, unless a newer revision of it is cached, or its definition has changed during the conversion."""
+        if conversions.is_over:
             return
-        entry = (asked, form, made.view.key)
+        entry = (conversions, form, made.view.key)
         before = self._entries.get(entry)
         if before is not None:
             if before.view.content_revision > made.view.content_revision:
@@ -102,15 +102,15 @@ class ConversionCache:
             self._drop(next(iter(self._entries)))
 
     def _sweep(self) -> None:
-        """Drop objects that were deleted. Again after as much was added as is left, so that it costs little for each object."""
+        """Drop deleted objects. The next sweep is when the cache has twice the size that is left, so that sweeps are rare."""
         for entry in [entry for entry in self._entries if not entry[0].exists(entry[2])]:
             self._drop(entry)
         self._sweep_at = max(2 * self.bytes, _SWEEP_BYTES)
 
-    def forget(self, asked: Conversions) -> None:
-        """Drop all objects of a definition that has changed or gone."""
-        asked.is_over = True
-        for entry in [entry for entry in self._entries if entry[0] is asked]:
+    def forget(self, conversions: Conversions) -> None:
+        """Drop all objects of a definition that was changed or deleted."""
+        conversions.is_over = True
+        for entry in [entry for entry in self._entries if entry[0] is conversions]:
             self._drop(entry)
 
     def _drop(self, entry: tuple[Conversions, object, str]) -> None:
@@ -118,9 +118,9 @@ class ConversionCache:
 
 
 def fingerprint(tree: JSONObject) -> bytes:
-    """Equal for two states of an object that are converted alike: they differ in nothing but the server's bookkeeping.
+    """Equal for two states of an object that differ only in metadata that no conversion depends on.
 
-    All metadata but labels and annotations is the same in all versions, so another list of finalizers needs no new question.
+    All metadata but labels and annotations is the same in all versions, so a change of finalizers needs no new conversion.
     """
     metadata = {name: value for name, value in tree["metadata"].items() if name not in _BOOKKEEPING}
     return hashlib.blake2b(codec.encode_json({**tree, "metadata": metadata}), digest_size=16).digest()
@@ -130,9 +130,9 @@ def fingerprint(tree: JSONObject) -> bytes:
 class ConvertedVersion:
     """A version that objects are converted to.
 
-    form: what `StoredObject.form` is in it. tree: decodes an object that is stored in another version. finished: prunes and
-    encodes what the converter made of an object. accept: makes the view of that, given the fingerprint of what it was made of.
-    The first two raise StatusError, and may be called in a thread.
+    form: `StoredObject.form` of its objects. tree: decodes an object that is stored in another version. finished: prunes and
+    encodes the converted object. accept: (stored object, result of `finished`, fingerprint of the stored object) -> the view,
+    which it caches. `tree` and `finished` raise StatusError, and may be called in a thread.
     """
 
     form: object
@@ -141,14 +141,14 @@ class ConvertedVersion:
     finished: Callable[[StoredObject, JSONObject], bytes]
     accept: Callable[[StoredObject, bytes, bytes], StoredObject]
 
-    def question(self, obj: StoredObject) -> tuple[object, str, int]:
-        """Equal for the same content; what is not stored is asked for each time."""
+    def identity(self, obj: StoredObject) -> tuple[object, str, int]:
+        """Equal for the same content in the same version; unique for an object that is not stored."""
         content = obj.content_revision
         return self.form, obj.key, -id(obj) if content == UNSTORED else content
 
 
 class _Pending:
-    """A question that was not answered yet. waiting: how many callers wait for it."""
+    """A conversion that is not done yet. waiting: how many callers wait for it."""
 
     __slots__ = ("future", "obj", "waiting")
 
@@ -159,9 +159,9 @@ class _Pending:
 
 
 class Conversions:
-    """What is being asked of one converter. exists: whether there still is an object at a key.
+    """The pending conversions of one converter. exists: whether the object with a key still exists.
 
-    is_over: whether the definition has changed, so that nobody will ask for what is still answered.
+    is_over: whether the definition has changed, so that results are not cached any more.
     """
 
     def __init__(self, converter: Converter, exists: Callable[[str], bool]) -> None:
@@ -175,53 +175,53 @@ class Conversions:
         self._unanswered = 0  # calls without an answer, and the last one's error
         self._last_error: ConversionError | None = None
 
-    async def answers(self, target: ConvertedVersion, objects: Sequence[StoredObject]) -> list[StoredObject]:
+    async def views(self, target: ConvertedVersion, objects: Sequence[StoredObject]) -> list[StoredObject]:
         """The views of the objects. Raises StatusError, as soon as one of them fails.
 
         A call of the converter goes on when the caller is cancelled, since others may wait for the same objects.
         """
         loop = asyncio.get_running_loop()
-        asked: list[_Pending] = []
+        wanted: list[_Pending] = []
         new: list[_Pending] = []
         for obj in objects:
-            question = target.question(obj)
-            pending = self._pending.get(question)
+            identity = target.identity(obj)
+            pending = self._pending.get(identity)
             if pending is None:
-                pending = self._pending[question] = _Pending(obj, loop.create_future())
+                pending = self._pending[identity] = _Pending(obj, loop.create_future())
                 new.append(pending)
             pending.waiting += 1
-            asked.append(pending)
+            wanted.append(pending)
         for batch in _batches(new):
             task = loop.create_task(self._settle(target, batch))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         try:
-            await asyncio.wait([pending.future for pending in asked], return_when=asyncio.FIRST_EXCEPTION)
+            await asyncio.wait([pending.future for pending in wanted], return_when=asyncio.FIRST_EXCEPTION)
         finally:
-            for pending in asked:
+            for pending in wanted:
                 pending.waiting -= 1
-        for pending in asked:
+        for pending in wanted:
             if pending.future.done():
-                pending.future.result()  # raises what has failed
-        return [pending.future.result() for pending in asked]
+                pending.future.result()  # raises the error of a failed one
+        return [pending.future.result() for pending in wanted]
 
     async def _settle(self, target: ConvertedVersion, batch: list[_Pending]) -> None:
-        """Answer all questions of a batch, with a view or an error."""
+        """Convert a batch, and set the view or the error of each of its objects."""
         parts = [batch]
         unanswered = self._unanswered
         try:
             async with self._single_slots if len(batch) == 1 else self._slots:
                 if self._last_error is not None and self._unanswered != unanswered:
-                    # A call got no answer while this one waited for its turn. It would wait for as long once more.
+                    # A call got no answer while this one waited for its turn. This one would probably wait as long in vain.
                     raise self._last_error
                 for _ in range(_MAX_CALLS):
                     if parts:
-                        await self._ask(target, parts)
+                        await self._convert(target, parts)
             if parts:
                 raise ConversionError("too many objects of the list can't be converted")
         except Exception as error:
             for pending in batch:
-                self._answer(target, pending, named(error, pending.obj.key, len(batch)))
+                self._finish(target, pending, named(error, pending.obj.key, len(batch)))
         finally:
             for pending in batch:
                 if not pending.future.done():
@@ -229,13 +229,13 @@ class Conversions:
                     pending.future.cancel()  # the server stops
 
     def _forget(self, target: ConvertedVersion, pending: _Pending) -> None:
-        """Let the next caller ask anew. The same object may have been asked for again already, if nobody waited any more."""
-        question = target.question(pending.obj)
-        if self._pending.get(question) is pending:
-            del self._pending[question]
+        """Let the next caller start a new conversion. There may be one already, if nobody waited for this one any more."""
+        identity = target.identity(pending.obj)
+        if self._pending.get(identity) is pending:
+            del self._pending[identity]
 
-    def _answer(self, target: ConvertedVersion, pending: _Pending, result: StoredObject | Exception) -> None:
-        """Does nothing if the question was answered already."""
+    def _finish(self, target: ConvertedVersion, pending: _Pending, result: StoredObject | Exception) -> None:
+        """Set the result of a conversion, unless it has one already."""
         if pending.future.done():
             return
         self._forget(target, pending)
@@ -245,8 +245,8 @@ class Conversions:
             pending.future.set_exception(result)
             pending.future.exception()  # otherwise asyncio complains if nobody waits any more
 
-    async def _ask(self, target: ConvertedVersion, parts: list[list[_Pending]]) -> None:
-        """Ask for the last part, and put back what has to be asked again. Raises what concerns all parts."""
+    async def _convert(self, target: ConvertedVersion, parts: list[list[_Pending]]) -> None:
+        """Convert the last part, and put back the objects that have to be tried again. Raises errors that concern all parts."""
         part, trees, sources = await self._decoded(target, parts[-1])
         try:
             converted = await self._converter.convert(trees, target.api_version) if part else []
@@ -257,10 +257,10 @@ class Conversions:
                 raise
             parts.pop()
             if len(part) == 1:
-                self._answer(target, part[0], named(error, part[0].obj.key))
+                self._finish(target, part[0], named(error, part[0].obj.key))
             elif error.index is not None:
                 refused = part.pop(error.index)
-                self._answer(target, refused, named(error, refused.obj.key))
+                self._finish(target, refused, named(error, refused.obj.key))
                 parts.append(part)
             else:
                 middle = len(part) // 2
@@ -270,16 +270,16 @@ class Conversions:
         for number, (pending, tree, source) in enumerate(zip(part, converted, sources, strict=True), 1):
             try:
                 encoded = await worked(partial(target.finished, pending.obj, tree), is_large=is_large(tree))
-                self._answer(target, pending, target.accept(pending.obj, encoded, source))
+                self._finish(target, pending, target.accept(pending.obj, encoded, source))
             except StatusError as error:
-                self._answer(target, pending, error)
+                self._finish(target, pending, error)
             if number % _TURN == 0:
                 await asyncio.sleep(0)
 
     async def _decoded(
         self, target: ConvertedVersion, part: list[_Pending]
     ) -> tuple[list[_Pending], list[JSONObject], list[bytes]]:
-        """The questions that somebody waits for and whose objects can be decoded, the objects' trees, and their fingerprints."""
+        """The conversions that somebody waits for and whose objects can be decoded; the decoded objects; their fingerprints."""
         wanted, trees, sources = [], [], []
         for number, pending in enumerate(part, 1):
             if pending.future.done():
@@ -293,19 +293,19 @@ class Conversions:
                 trees.append(tree)
                 wanted.append(pending)
             except StatusError as error:
-                self._answer(target, pending, error)
+                self._finish(target, pending, error)
             if number % _TURN == 0:
                 await asyncio.sleep(0)
         return wanted, trees, sources
 
 
 async def worked(work: Callable[[], T], *, is_large: bool) -> T:
-    """What a function returns; if it works on a large object, it is called in a thread, since it takes long."""
+    """Call a function that works on an object: in a thread if the object is large, since that takes long."""
     return await asyncio.to_thread(work) if is_large else work()
 
 
 def is_large(tree: Any) -> bool:
-    """Whether a tree has many values: a converter may make millions of a small object. Looks at no more of them than it must."""
+    """Whether a JSON value has many values in it: a converter may return millions for a small object. Stops at the limit."""
     left, rest = _LARGE_VALUES, [tree]
     while rest:
         value = rest.pop()
@@ -318,21 +318,21 @@ def is_large(tree: Any) -> bool:
 
 
 def named(error: Exception, key: str, of: int = 1) -> Exception:
-    """A conversion's error with the object's name after upstream's text. of: the number of objects that it was asked with."""
+    """A conversion's error with the object's name after upstream's text. of: the number of objects in the call."""
     if not isinstance(error, ConversionError):
         return error
     group, resource, namespace, name = keys.split(key)
     where = f"{namespace}/{name}" if namespace else name
     others = f" and {of - 1} more" if of > 1 else ""
-    told = ConversionError(f"{error.message} (converting {where}{others})", answered=error.answered)
-    told.group, told.kind, told.name = group, resource, name
-    return told
+    with_name = ConversionError(f"{error.message} (converting {where}{others})", answered=error.answered)
+    with_name.group, with_name.kind, with_name.name = group, resource, name
+    return with_name
 
 
-def _batches(questions: Sequence[_Pending]) -> Iterator[list[_Pending]]:
+def _batches(conversions: Sequence[_Pending]) -> Iterator[list[_Pending]]:
     batch: list[_Pending] = []
     size = 0
-    for pending in questions:
+    for pending in conversions:
         if batch and (len(batch) == BATCH_OBJECTS or size + pending.obj.size > BATCH_BYTES):
             yield batch
             batch, size = [], 0

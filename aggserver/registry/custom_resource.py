@@ -33,8 +33,8 @@ _METADATA = Path("metadata")
 _PATIENCE = 10_000
 # Kubernetes' own finalizers, which need no domain.
 _STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
-# Finalizers that are warned of. More texts of this length have no place in a response, and sorting hundreds of thousands of names
-# is one call of C, during which nobody else gets a turn.
+# Finalizers with a warning. The headers of a response have no room for more texts of this length, and sorting hundreds of
+# thousands of names would block the event loop.
 _MOST_WARNED = 100
 
 
@@ -135,6 +135,7 @@ class CustomResourceStrategy(StrategyDefaults):
         self._check_context(context)
 
     def _judged(self, judge: Callable[[], Verdict]) -> Verdict:
+        """The verdict of `judge`, which is called later, in a thread, if the schema's validation is slow."""
         if not self._schema.is_heavy:
             return judge()
 

@@ -1,5 +1,5 @@
-"""Deletion of objects that stay for a while: the garbage collector's finalizers by propagation policy, deletionTimestamp, and the
-time that a Pod gets to end.
+"""Deletion of objects that are not removed at once: the garbage collector's finalizers by propagation policy, deletionTimestamp,
+and the grace period of Pods.
 
 Pure. Source: k8s.io/apiserver pkg/registry/generic/registry/store.go
 (deletionFinalizersForGarbageCollection, markAsDeleting), pkg/registry/rest/delete.go (BeforeDelete), v0.36.3.
@@ -29,8 +29,8 @@ _COLLECTED = (ORPHAN, FOREGROUND)
 def finalizers_for(finalizers: list[str], options: DeleteOptions, *, orphans: bool = False) -> list[str]:
     """The object's new finalizers: the garbage collector's two are added or removed as the options say.
 
-    Without an explicit policy, one that is there already stays, and else deletion is in the background, or orphans for the kinds
-    that do so.
+    If the options have no policy, a finalizer that the object has already is kept; without one, dependents are deleted in the
+    background, or orphaned if `orphans` is set.
     """
     if options.orphan_dependents is not None:
         wanted = ORPHAN if options.orphan_dependents else ""
@@ -53,9 +53,10 @@ def mark_as_deleting(metadata: JSONObject, now: str) -> None:
 
 
 def begin_gracefully(metadata: JSONObject, wanted: int | None, period: int, now: str) -> bool:
-    """Give an object time to end, or less of it than it has. Returns whether it got another time.
+    """Set deletionTimestamp to the end of the grace period, or shorten the grace period. Returns whether anything has changed.
 
-    wanted: the seconds in the options, None without. period: those of an object that is not yet being deleted.
+    wanted: gracePeriodSeconds of the options, None if it is not set; an object that is being deleted can only get less time.
+    period: the grace period in seconds of an object that is not being deleted yet.
     """
     if "deletionTimestamp" not in metadata:
         metadata["deletionTimestamp"] = _later(now, period)

@@ -1,4 +1,4 @@
-"""Environment: what the stores of all resources of a server share.
+"""Environment: the values that the stores of all resources of a server share.
 
 The only place where a clock and randomness enter the registry, so that tests can replace them.
 """
@@ -37,8 +37,8 @@ class Environment:
 
     max_object_bytes: limit for an object as it is stored.
     corrupt: the objects known to be unreadable, by key. behind: why a cache does not follow the store, by prefix. Both are shared
-    by all cachers. converted: what converters made of objects.
-    webhooks: calls them. observe_conversion: is told of each call of a conversion webhook.
+    by all cachers. converted: the cache of converted objects.
+    webhooks: calls conversion webhooks. observe_conversion: called with each such call.
     """
 
     storage: Storage
@@ -59,7 +59,10 @@ class Environment:
         return _named(map(str, self.corrupt.values()), len(self.corrupt))
 
     def not_followed(self) -> str | None:
-        """The caches that do not follow the store now, likewise: what is read from them without a look at the store is old."""
+        """The caches that do not follow the store now, as the message of a readiness check; None if there are none.
+
+        Reads that do not wait for the store's current revision get outdated objects from them.
+        """
         return _named((f"{prefix}: {why}" for prefix, why in self.behind.items()), len(self.behind))
 
     def cacher(
@@ -106,7 +109,7 @@ class Environment:
         converter: Converter,
         read_fields: Callable[[JSONObject], Mapping[str, str]],
     ) -> ResourceStorage:
-        """What the versions of one of the server's own kinds share. info: of the version that is stored."""
+        """The storage of one of the server's own kinds. info: of the version that is stored."""
         return ResourceStorage(
             group=info.group,
             resource=info.resource,

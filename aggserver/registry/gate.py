@@ -1,8 +1,8 @@
 """Gate: whether the objects of a resource may be written and read now, or must wait because they are being moved.
 
-A move to another store, or from it, needs a moment in which nothing is written, so that nothing is lost; and one in which nothing
-is read, so that no client gets what is old already. Clients get 503 with Retry-After meanwhile, which client-go waits out by
-itself.
+While objects are moved to another store, or from it, nothing may be written for a moment, so that no write is lost, and nothing
+may be read for a moment, so that no client gets outdated objects. Clients get 503 with Retry-After meanwhile; client-go then
+retries by itself.
 Source: none; client-go rest/with_retry.go for what clients do, v0.36.3.
 """
 
@@ -18,22 +18,23 @@ __all__ = ["Gate", "WriteFence"]
 
 
 class WriteFence(Protocol):
-    """What writes depend on in their own transaction, so that the store itself refuses them, whoever sends them and when."""
+    """The condition that each write has in its own transaction, so that the store itself refuses writes of all servers."""
 
     async def guard(self) -> Precondition | None:
         """The condition, as far as this server knows; None if there is none. Raises StatusError (503) and StorageError."""
 
     async def newest(self) -> Precondition | None:
-        """After a write was refused: the condition as it is in the store now, if it may be tried again. Raises as `guard`."""
+        """The condition as it is in the store now, to retry a write that was refused. Raises as `guard`."""
 
 
 @dataclass(eq=False)
 class Gate:
-    """Of one resource, in all its versions, also after its definition has changed. frozen, hidden: no writes; no reads either.
+    """The gate of one resource in all its versions; kept when the definition changes.
 
-    Writes are checked twice: when they begin, and right before they are sent to the storage. So whoever freezes need not wait for
-    requests that are still in admission, only for the storage. fence: for writes by other servers of the store, which have a gate
-    of their own.
+    frozen: whether writes are refused. hidden: whether reads are refused. fence: the same for writes by other servers of the
+    store, which have a gate of their own.
+    Writes are checked when they begin, and again right before they are sent to the storage. So after `frozen` was set, a move has
+    to wait for the storage only, and not for requests that are still in admission.
     """
 
     frozen: bool = False

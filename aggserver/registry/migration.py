@@ -1,9 +1,8 @@
 """Rewriter: writes stored objects again in the storage version of their resource.
 
-An object keeps its content: uid, generation, managedFields and times stay, and it gets a new resourceVersion, as with an update
-that changes nothing. Each is written by compare and swap to the revision that was read, so a rewrite never undoes what somebody
-has written meanwhile, and two servers may rewrite the same objects. Objects are converted together; one that can't be converted
-or read does not keep the others from it.
+An object keeps its content, with uid, generation, managedFields and times, and gets a new resourceVersion. Each is written by
+compare and swap to the revision that was read, so a rewrite never undoes the write of somebody else, and two servers may rewrite
+the same objects. Objects are converted in batches; the others of a batch are written even if one can't be read or converted.
 Source: k8s.io/kubernetes pkg/controller/storageversionmigrator, v1.36.3, which sends empty patches to the API.
 """
 
@@ -27,15 +26,15 @@ __all__ = ["Rewriter", "Rewritten"]
 _API_VERSION = b'{"apiVersion":"'
 # Bytes of objects that are decoded before other requests get their turn.
 _TURN = 64 * 1024
-# How often an object that others keep writing is tried in one call.
+# Attempts for an object that others keep writing, in one call.
 _TRIES = 5
 
 
 @dataclass(slots=True)
 class Rewritten:
-    """What became of some objects. done: the number of those that are in the storage version or gone now. failed: why, by key.
+    """The result for some objects. done: how many are in the storage version now, or were deleted. failed: key -> why.
 
-    overtaken: how many of `done` somebody else has written meanwhile.
+    overtaken: how many of `done` were written by somebody else meanwhile.
     """
 
     done: int = 0
@@ -134,7 +133,7 @@ class Rewriter:
     async def _convert(
         self, items: Sequence[KeyValue], trees: Sequence[JSONObject], result: Rewritten
     ) -> list[tuple[KeyValue, JSONObject]]:
-        """Convert all, without those that the converter refuses. It may refuse them one by one, or all at once."""
+        """Convert the objects, except those that the converter refuses. It names the refused object, or refuses all at once."""
         waiting = list(zip(items, trees, strict=True))
         while waiting:
             copies = (
@@ -146,7 +145,7 @@ class Rewriter:
                 index = error.index if isinstance(error, ConversionError) else None
                 answered = error.answered if isinstance(error, ConversionError) else True
                 if len(waiting) == 1 or not answered:
-                    # It can't be reached: smaller batches would fail as well.
+                    # One object, or a webhook that can't be reached: smaller batches would fail as well.
                     result.failed.update((item.key, error.message) for item, _ in waiting)
                     return []
                 if index is None:
@@ -164,7 +163,7 @@ class Rewriter:
         for number, (item, tree) in enumerate(waiting):
             found += await self._convert([item], [tree], result)
             if not found and number + 1 == _TRIES:
-                # Most likely it refuses everything. The rest is tried again later, in another order.
+                # The converter probably refuses everything. The rest is tried again later, in another order.
                 why = result.failed[item.key]
                 result.failed.update((other.key, why) for other, _ in waiting[number + 1 :])
                 break

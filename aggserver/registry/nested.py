@@ -20,10 +20,12 @@ class NestedError(ValueError):
 
 
 def steps(path: str) -> list[str]:
+    """The names in a path."""
     return path.removeprefix(".").split(".")
 
 
 def find_integer(obj: JSONObject, path: str) -> int | None:
+    """The integer at a path, None if there is none. Raises NestedError."""
     value = _find(obj, path)
     if value is _MISSING:
         return None
@@ -33,6 +35,7 @@ def find_integer(obj: JSONObject, path: str) -> int | None:
 
 
 def find_string(obj: JSONObject, path: str) -> str | None:
+    """The string at a path, None if there is none. Raises NestedError."""
     value = _find(obj, path)
     if value is _MISSING:
         return None

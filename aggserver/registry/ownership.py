@@ -1,8 +1,8 @@
 """Ownership: keeps metadata.managedFields in the writes of one endpoint.
 
-The comparison itself is pure (`merge/managed_fields.py`). Here it gets what it can't have by itself: a thread if the objects are
-large, and objects in other versions, for managers that wrote in one. A converter that has to be asked can't be asked from within
-the comparison, so it stops where it needs an object, and is run again with the answer.
+The comparison itself is pure (`merge/managed_fields.py`). This module runs it: in a thread if the objects are large, and with
+objects in other versions, for managers that wrote in one. A conversion webhook can't be called from within the comparison, so the
+comparison stops where it needs a converted object, and is run again with it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class NotConverted(Exception):
-    """An object is needed in another version, and the converter has to be asked for it."""
+    """A comparison needs an object in another version, which only `Converter.convert` can make."""
 
     def __init__(self, obj: JSONObject, api_version: str) -> None:
         super().__init__(api_version)
@@ -39,7 +39,7 @@ class NotConverted(Exception):
 
 
 class Ownership:
-    """fields: of the endpoint; None if it keeps no managedFields. Its `convert` raises NotConverted where it has to ask."""
+    """fields: of the endpoint; None if it keeps no managedFields. Its `convert` raises NotConverted (see there)."""
 
     def __init__(self, fields: FieldManager | None, converter: Converter) -> None:
         self._fields = fields
@@ -84,7 +84,7 @@ class Ownership:
     async def _run(
         self, fields: FieldManager, compare: Callable[[FieldManager], T], context: Context, current: StoredObject | None
     ) -> T:
-        """Run a comparison, again with each object that it needs in another version."""
+        """Run a comparison. If it needs an object in another version, convert that, and run the comparison again."""
         size = max(context.body_bytes, current.size if current is not None else 0)
         if self._converter.at_once is not None:
             with suppress(NotConverted):
@@ -95,7 +95,7 @@ class Ownership:
             try:
                 return await _compared(context, size, compare, fields)
             except NotConverted as needed:
-                await known.ask(needed, self._converter)
+                await known.convert(needed, self._converter)
 
 
 async def _compared(context: Context, size: int, compare: Callable[[FieldManager], T], fields: FieldManager) -> T:
@@ -121,7 +121,8 @@ class _KnownConversions:
             raise found
         return found
 
-    async def ask(self, needed: NotConverted, converter: Converter) -> None:
+    async def convert(self, needed: NotConverted, converter: Converter) -> None:
+        """Convert an object, and keep the result or the converter's error for `__call__`."""
         encoded = codec.encode_json(needed.obj)
         try:
             (converted,) = await converter.convert([codec.decode_stored(encoded)], needed.api_version)

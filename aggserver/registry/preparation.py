@@ -51,11 +51,11 @@ def dedup_owner_references(metadata: JSONObject, warnings: Warnings, *, admitted
     if not isinstance(references, list) or len(references) < 2:
         return
     if len({str((reference or {}).get("uid")) for reference in references}) == len(references):
-        return  # as nearly always; there may be tens of thousands
+        return  # the usual case, which is quick even for tens of thousands
     kept: dict[Hashable, Any] = {}
     repeated: list[str] = []
     for reference in references:
-        # A null is read as an empty one.
+        # A null is decoded as an empty reference.
         members = reference or {}
         content = _content(members)
         if content in kept:
@@ -72,7 +72,7 @@ def dedup_owner_references(metadata: JSONObject, warnings: Warnings, *, admitted
 
 
 def _content(members: JSONObject) -> Hashable:
-    """The same for the same members. It is a text only where it must be, which takes longer."""
+    """Equal for equal members. Encoded as JSON only if a value can't be hashed, since that takes longer."""
     content = tuple(sorted(members.items()))
     try:
         hash(content)

@@ -49,9 +49,9 @@ _FRESH_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """matches: whether an object is selected, None for all. is_late: it takes objects as this version shows them.
+    """matches: whether an object is selected, None for all. is_late: whether its argument must be converted to this version.
 
-    converts: it converts objects, and raises what that raises.
+    converts: whether it converts its argument by itself, and raises the errors of that.
     """
 
     matches: Callable[[StoredObject], bool] | None
@@ -60,7 +60,7 @@ class Selector:
 
     @property
     def in_cache(self) -> Callable[[StoredObject], bool] | None:
-        """What the watch cache can select by itself, for watches: errors are told as Corrupt, which ends the watch."""
+        """The predicate for the watch cache, None if it can't select. Errors become Corrupt, which ends the watch."""
         matches = self.matches
         if matches is None or self.is_late:
             return None
@@ -84,13 +84,13 @@ def _limit(options: ListOptions) -> int:
 
 
 def no_sibling(api_version: str) -> None:
-    """For resources that have one version."""
+    """The `sibling` of resources that have one version."""
 
 
 class Reader:
     """Getter, Lister and Watcher of one version of a resource; the base of `Store`.
 
-    sibling: the same of another version of the resource, by its apiVersion; None if the definition does not have it.
+    sibling: the Reader of another version of the resource, by its apiVersion; None if the definition does not have that version.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Reader:
         return self._strategy
 
     def end_watches(self) -> None:
-        """End the watches of all versions, after they were sent all events until now."""
+        """End the watches of all versions, once they have delivered all events until now."""
         self._cacher.end_watches()
 
     async def get(self, context: Context, name: str, resource_version: str = "") -> StoredObject:
@@ -135,9 +135,9 @@ class Reader:
             raise
 
     def known(self, namespace: str, name: str) -> StoredObject | None:
-        """The object as the cache has it, without waiting; None if it has none, or not in this version.
+        """The object in the cache, without waiting for the cache to be current; None if it has none, or not in this version.
 
-        For what is asked in each write, by callers that can do with an object of a moment ago.
+        For lookups in each write, by callers that accept a slightly outdated object.
         """
         if not self._cacher.loaded:
             return None
@@ -197,13 +197,13 @@ class Reader:
                     return ListPage(found, page.revision, True, found[-1].key + "\0")
                 if matches(view):
                     found.append(obj)
-            await asyncio.sleep(0)  # the views of a batch may all be known
+            await asyncio.sleep(0)  # if all views of a batch are cached, nothing else awaits
         return ListPage(found, page.revision)
 
     def _selector(self, context: Context, options: ListOptions) -> Selector:
         """How to select the objects of a list or a watch.
 
-        Fields of the object are those of the requested version; so are labels, but for requests of the metadata alone.
+        Fields are those of the requested version; so are labels, except in requests for metadata alone.
         """
         read_fields = self._resource.read_fields
         matches = predicate(options, read_fields)
@@ -219,7 +219,7 @@ class Reader:
         """A list of all objects that can be read."""
         await self.catch_up("")
         await self._corrupt.look_at_all(prefix)
-        items = [obj for obj in self._cacher.sound(prefix) if obj.key not in self._cacher.corrupt]
+        items = [obj for obj in self._cacher.readable(prefix) if obj.key not in self._cacher.corrupt]
         return ListResult(await self._show(context, items), self._cacher.revision)
 
     def unreadable(self) -> Sequence[Corrupt]:
@@ -324,7 +324,7 @@ class Reader:
     async def _show(self, context: Context, objects: Sequence[StoredObject], *, lenient: bool = False) -> Sequence[StoredObject]:
         """The objects as a response has them: in this version, or as stored if only their metadata is asked for.
 
-        Metadata does not depend on the version, so that whoever collects garbage or deletes a namespace needs no converter.
+        Then no conversion is needed, on which the garbage collector and the deletion of a namespace would depend.
         """
         if context.metadata_only:
             return await self._as_stored(objects, lenient=lenient)
@@ -384,7 +384,7 @@ class Reader:
     async def catch_up(self, resource_version: str) -> None:
         """Wait until the cache is as new as a read with this resourceVersion requires.
 
-        Called before the cache is read, so that a kind that must have done something by then can override it.
+        Called before each read of the cache; a kind overrides it if it has to do something before.
         """
         with reading():
             if resource_version == "":

@@ -75,9 +75,9 @@ class Remover(Reader):
             if current is None:
                 await admission.mutate(None, None)
                 raise self._not_found(name)
-            # In the version in which it is stored, where a converter has to be asked: a deletion must not depend on it, unless
-            # admission has to look at the object.
-            store = self._store_of(current) if self._asks and not admission.looks_at_objects else self
+            # If conversion needs a webhook, use the version in which the object is stored: a deletion must not depend on the
+            # webhook, unless admission reads the object.
+            store = self._store_of(current) if self._needs_webhook and not admission.looks_at_objects else self
             deleted = await store._delete(context, current, options, admission)
             if store is self or deleted.gone:
                 return deleted
@@ -110,7 +110,7 @@ class Remover(Reader):
         if finalizers or not self._strategy.may_be_removed(obj):
             if "deletionTimestamp" not in metadata:
                 deletion.mark_as_deleting(metadata, now)
-            its_own = self._asks and self._views.is_own(current)
+            its_own = self._needs_webhook and self._views.is_own(current)
             write = _marking(context, options, StoredIn.ITS_VERSION if its_own else StoredIn.STORAGE_VERSION)
             attempt = Attempt(write, obj, replaced, is_whole=view.form is self._views.form)
             return Deleted(await self._commit.update(attempt), gone=False)
@@ -122,7 +122,7 @@ class Remover(Reader):
         return Deleted(stored.at(view, revision), gone=True, shown=shown)
 
     async def _delete_gracefully(self, attempt: Attempt, options: DeleteOptions, period: int) -> Deleted:
-        """As upstream, the object is marked first, also where it has no time left, and only then removed."""
+        """Mark the object as being deleted, and then remove it if its grace period is 0: in two writes, as upstream."""
         assert attempt.current is not None
         metadata = attempt.obj["metadata"]
         if not deletion.begin_gracefully(metadata, options.grace_period_seconds, period, self.now()):
@@ -143,8 +143,9 @@ class Remover(Reader):
     ) -> ListResult:
         self._resource.check_write()
         self._warn_of_orphans(context, options)
-        # Without a conversion where it can be; but labels may differ between versions, and those of the requested one count.
-        as_stored = context.metadata_only or (self._asks and selection.labels.empty)
+        # List without a webhook if possible. A label selector needs it: labels may differ between versions, and those of the
+        # requested version are selected by.
+        as_stored = context.metadata_only or (self._needs_webhook and selection.labels.empty)
         found = await self._list(replace(context, metadata_only=as_stored), selection, lenient=True)
         waiting = iter(found.items)
 
@@ -168,7 +169,7 @@ class Remover(Reader):
         return found
 
     async def delete_corrupt(self, context: Context, name: str) -> None:
-        """Remove it at once: its finalizers can't be read."""
+        """Remove an unreadable object at once, whatever finalizers it has, since they can't be read."""
         self._resource.check_write()
         key = self._key(context, name)
         await self.catch_up("")
@@ -180,15 +181,15 @@ class Remover(Reader):
             await self.catch_up("")
         raise unsafe_delete_refused(self._info.group, self._info.resource, name)
 
-    # --- what all writes share ---
+    # --- shared by all writes ---
 
     def now(self) -> str:
         """The time now, formatted as in metadata."""
         return times.format_time(self._resource.clock())
 
     @property
-    def _asks(self) -> bool:
-        """Whether the converter has to be asked, which may fail, and takes time."""
+    def _needs_webhook(self) -> bool:
+        """Whether conversion calls a webhook, which may fail and takes time."""
         return self._resource.converter.at_once is None
 
     async def _retry(self, context: Context, name: str, attempt: Callable[[StoredObject | None], Awaitable[T]]) -> T:
@@ -207,5 +208,5 @@ class Remover(Reader):
 
 
 def _marking(context: Context, options: DeleteOptions, stored_in: StoredIn = StoredIn.STORAGE_VERSION) -> Write:
-    """The write that marks an object as being deleted. It must not fail for lack of space."""
+    """The write that marks an object as being deleted. It must not fail because the object is too large."""
     return Write(context, WriteOptions(options.dry_run, bounded=False), NO_ADMISSION, CHANGED, stored_in)

@@ -1,4 +1,4 @@
-"""ResourceStorage: what all versions of one resource share: the storage, the watch cache, conversion and limits."""
+"""ResourceStorage: the values that all versions of one resource share: the storage, the watch cache, conversion and limits."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["ResourceStorage"]
 
 @dataclass(frozen=True, slots=True)
 class ResourceStorage:
-    """What all versions of one resource share. A change of the definition makes a new one, over the same cacher.
+    """The values that all versions of one resource share. A change of the definition makes a new one, with the same cacher.
 
     api_version: the version that objects are stored in. prune: prunes an object that was converted to it, in place.
     conform_stored: prunes and defaults an object read from the storage, in any version, in place. None if there is no schema;
     then bytes in the right version are sent as they are.
     read_fields: the selectable fields of an object, besides name and namespace. clock: seconds since the epoch.
     random: an integer in [0, argument), for generated names. max_object_bytes: limit for an object as it is stored.
-    converted: what converters made of objects, of all resources.
-    epoch: the cacher's epoch when this was made. good_since: the revision since which objects have looked to clients as they do
-    now. objects_since: the revision since which the storage has them, if they were moved here. fence: of writes of objects; None
-    if the storage version is not written down (`storage_version.py`).
-    gate: whether objects may be written and read now, and a fence of all writes, which no resource has beside `fence`.
+    converted: the cache of converted objects, of all resources.
+    epoch: the cacher's epoch when this was made. content_since: the revision since which clients have seen the objects as they
+    are now; earlier, the definition was another one. objects_since: the revision since which the storage has the objects, if they
+    were moved here. fence: for creates and updates; None if there is no record of the storage version (`storage_version.py`).
+    gate: whether objects may be written and read now, and a fence for all writes; a resource has at most one of the two fences.
     """
 
     group: str
@@ -48,14 +48,14 @@ class ResourceStorage:
     max_object_bytes: int
     converted: ConversionCache
     epoch: int = 0
-    good_since: Callable[[], int] = int
+    content_since: Callable[[], int] = int
     objects_since: Callable[[], int] = int
     fence: WriteFence | None = None
     gate: Gate = field(default_factory=Gate)
-    questions: Conversions = field(init=False)
+    conversions: Conversions = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "questions", Conversions(self.converter, self.cacher.has))
+        object.__setattr__(self, "conversions", Conversions(self.converter, self.cacher.has))
 
     async def create(self, key: str, value: bytes) -> int:
         """As `Storage.create`, unless the storage version has changed: then it raises Superseded. Raises 503 while frozen."""
@@ -70,7 +70,7 @@ class ResourceStorage:
         return await self._guarded(lambda guard: self.storage.delete(key, expected, guard), self.gate.fence)
 
     async def _guarded(self, write: Callable[[Precondition | None], Awaitable[int]], fence: WriteFence | None) -> int:
-        # Nothing may be awaited between the check and the storage, which has the write then (`Storage.settle`).
+        # No await between the check and the call of the storage, so that `Storage.settle` waits for each write that passed.
         if fence is None:
             self.check_write()
             return await write(None)
@@ -97,15 +97,15 @@ class ResourceStorage:
         return self.epoch != self.cacher.epoch
 
     def check_resumable(self, revision: int) -> None:
-        """Raise Compacted if a watch can't resume at a revision, because the objects looked different to clients then."""
-        since = max(self.cacher.broken_off + 1, self.good_since()) if self.cacher.epoch else self.good_since()
+        """Raise Compacted if a watch can't resume at a revision, because clients saw the objects by another definition then."""
+        since = max(self.cacher.broken_off + 1, self.content_since()) if self.cacher.epoch else self.content_since()
         if revision < since:
             raise Compacted(revision, since)
 
     def check_listable(self, revision: int) -> None:
         """Raise Compacted if there is no list at a revision, because the objects were not here then.
 
-        A list from before the objects looked as they do now is fine: it has the objects of then, as they look now.
+        A revision from before a change of the definition is allowed: its objects are shown by the definition of now.
         """
         since = self.objects_since()
         if revision < since:

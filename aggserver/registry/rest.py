@@ -1,7 +1,7 @@
 """The interface between handlers and resources: small protocols, one for each ability, and the values that they exchange.
 
-A resource may be a custom resource in a store, its `/status` or `/scale`, a namespace, or something computed; handlers don't
-know. It implements the protocols that its verbs need. All methods raise `StatusError`.
+A resource may be a custom resource in a store, its `/status` or `/scale`, a namespace, or something computed; handlers treat all
+of them alike. It implements the protocols that its verbs need. All methods raise `StatusError`.
 Source: k8s.io/apiserver pkg/registry/rest/rest.go, v0.36.3.
 """
 
@@ -54,8 +54,9 @@ class Context:
 
     warnings: texts for Warning headers; resources add to it. body_bytes: size of the body, if it is an object or a patch.
     object_bytes: size of the stored object that an update starts from; set before its transform is called.
-    name: of the object that the path names, '' for none: a create of a subresource needs it.
-    metadata_only: whether the response has nothing but metadata of the objects. Then they need not be in the requested version.
+    name: the object's name in the URL, '' for none; the create of a subresource needs it.
+    metadata_only: whether the response has only metadata of the objects, so that they need not be converted to the requested
+    version.
     """
 
     user: UserInfo
@@ -79,7 +80,7 @@ class Object(Protocol):
 
     @property
     def key(self) -> str:
-        """Where it is stored."""
+        """Its key in the storage."""
 
     def decoded(self) -> JSONObject:
         """A decoded copy, which the caller may change."""
@@ -113,10 +114,10 @@ class WriteOptions:
 
     dry_run: do everything but the commit. field_manager: at most 128 bytes; '' if the client sent neither a manager nor a user
     agent. force: whether an apply takes over fields that other managers own. uid: precondition, '' for none; set from the object
-    of an update, but not of a patch, which would change the uid. bounded: whether the limit of the object's size is checked; not
-    if the server marks an object as deleted, since that must not fail for lack of space. of_metadata: whether nothing but the
-    object's own metadata is changed, so that it can stay in the version in which it is stored. creates: whether an update may
-    create the object, if the kind allows that; so with PUT.
+    of an update, but not of a patch, which would change the uid. bounded: whether the limit of the object's size is checked;
+    False if the server marks an object as being deleted, which must not fail because the object is too large. of_metadata:
+    whether only the object's own metadata is changed, so that it can stay in the version in which it is stored. creates: whether
+    the update is a PUT, which creates the object if the kind allows that.
     """
 
     dry_run: bool = False
@@ -173,9 +174,9 @@ class WatchStream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """gone: whether the object was removed. If not, it waits for its finalizers or its end, and `object` is its new state.
+    """gone: whether the object was removed. If not, finalizers or its grace period hold it, and `object` is its new state.
 
-    shown: whether the answer is the object, and not a Status.
+    shown: whether the response is the object, and not a Status.
     """
 
     object: Object
@@ -215,16 +216,16 @@ Transform = Callable[[JSONObject], Awaitable[JSONObject]]
 
 
 class Admission(Protocol):
-    """The admission chain for one request. The objects tell the operation: a create has no old object, a deletion no new one."""
+    """The admission chain for one request. A create has no old object, a deletion no new one; so the operation is known."""
 
     @property
     def looks_at_objects(self) -> bool:
-        """Whether some rule may concern the request, so that the objects must be in the requested version."""
+        """Whether a plugin may read the objects of the request, which must then be in the requested version."""
 
     async def mutate(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
         """Run mutating admission in the write loop, before validation. May change `obj`, and returns whether it has.
 
-        Without any object it is for the deletion of one that does not exist, which may be refused by its name alone. Raises
+        Called without any object for the deletion of one that does not exist, which may be rejected by its name alone. Raises
         StatusError to reject the request.
         """
 
@@ -248,7 +249,7 @@ NO_ADMISSION: Admission = _NoAdmission()
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """What every write comes with, but for deletions: whose it is and where, its options, and what admission says to it."""
+    """The arguments of every write except deletions. context: the user and the namespace. admission: may change or reject it."""
 
     context: Context
     options: WriteOptions
@@ -274,7 +275,7 @@ class Watcher(Protocol):
 @runtime_checkable
 class Creater(Protocol):
     async def create(self, request: WriteRequest, obj: JSONObject) -> Object:
-        """The caller must not use `obj` afterwards: it is changed. For a subresource, `context.name` is whose it is."""
+        """Changes `obj`, so the caller must not use it afterwards. For a subresource, `context.name` is the parent's name."""
 
 
 @runtime_checkable

@@ -41,6 +41,7 @@ def is_in_key(options: ListOptions) -> bool:
 def predicate(
     options: ListOptions, read_fields: Callable[[JSONObject], Mapping[str, str]]
 ) -> Callable[[StoredObject], bool] | None:
+    """Whether an object matches the label and the field selector; None if all do. read_fields: the selectable fields."""
     labels, fields = options.labels, options.fields
     if fields.empty:
         if labels.empty:
@@ -60,7 +61,7 @@ def predicate(
 
 
 def _by_labels(matches: Callable[[Mapping[str, str]], bool]) -> Callable[[StoredObject], bool]:
-    """Called for each object of a resource, for each watch that begins and each list: every call in it counts."""
+    """The predicate of a label selector. Fast, since each list and each new watch calls it for each object of the resource."""
 
     def by_labels(obj: StoredObject) -> bool:
         known = obj.known_labels

@@ -43,7 +43,7 @@ def reading(expired: Callable[[Compacted], errors.StatusError] = _list_too_old) 
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """For writes. An object that is too large for the storage is 413; kube-apiserver's answer is 500 with etcd's text."""
+    """For writes. 413 if the object is too large for the storage, where kube-apiserver responds with 500 and etcd's text."""
     try:
         yield
     except TooLarge as error:

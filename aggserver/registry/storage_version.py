@@ -8,7 +8,7 @@ itself, whoever sends it and however late; its client gets 503, and tries again 
 
 There is no record until a definition's storage version changes for the first time. Records are at
 `/aggserver/storageversions/<name>`; no custom resource has the group `aggserver`, since their groups have a dot.
-Source: none; kube-apiserver leaves it to who migrates to wait long enough (KEP-4192, KEP-2339).
+Source: none; kube-apiserver leaves it to the administrator who migrates to wait long enough (KEP-4192, KEP-2339).
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ class _Record:
 
 
 class StorageVersions:
-    """The records of all definitions in a store. corrupt, behind: see `Cacher`; what the records have of either is added."""
+    """The records of all definitions in a store. corrupt, behind: see `Cacher`; the problems of the records are added to them."""
 
     def __init__(self, storage: Storage, corrupt: dict[str, Corrupt] | None = None, behind: dict[str, str] | None = None) -> None:
         self._storage = storage
         self._cacher: Cacher[_Record] = Cacher(storage, PREFIX, make=read_record, at=_at, corrupt=corrupt, behind=behind)
 
     async def enforce(self, name: str, version: str, identity: SpecState) -> None:
-        """From now on, no write in another version gets through that comes from this state of the definition or an older one.
+        """From now on, refuse writes in another version by servers that have this state of the definition or an older one.
 
-        Raises Superseded if a newer state is in force, DamagedRecord if that can't be known, and other StorageErrors.
+        Raises Superseded if a newer state is in force, DamagedRecord if the record can't be read, and other StorageErrors.
         """
         key = PREFIX + name
         value = codec.encode_json({"generation": identity.generation, "uid": identity.uid, "version": version})
@@ -84,7 +84,7 @@ class StorageVersions:
         await put(self._storage, key, unless_superseded)
 
     async def known(self, name: str) -> _Record | None:
-        """The record as far as this server has been told. Raises DamagedRecord and Unavailable."""
+        """The record as the watch of this server has delivered it last. Raises DamagedRecord and Unavailable."""
         await self._cacher.ready()
         return self._cacher.get(PREFIX + name)
 
@@ -108,7 +108,7 @@ class Fence:
         return await self._of(self._versions.known)
 
     async def newest(self) -> Precondition:
-        """After a write was refused: the record may have changed without a consequence for this version. Raises as `guard`."""
+        """The guard to retry a refused write: the record may have changed and still allow this version. Raises as `guard`."""
         return await self._of(self._versions.newest)
 
     async def _of(self, look: Callable[[str], Awaitable[_Record | None]]) -> Precondition:

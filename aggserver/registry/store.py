@@ -48,7 +48,7 @@ _METADATA = Path("metadata")
 
 log = logging.getLogger(__name__)
 
-# (the store whose version the write is in, the current object, None if there is none) -> the new object, with its managedFields.
+# (the store of the version that is written, the current object or None) -> the new object, with its managedFields.
 _Make = Callable[["Store", Current | None], Awaitable[JSONObject]]
 
 
@@ -70,7 +70,7 @@ class Store(Remover):
         return Store(self._resource, strategy, self._views, self._sibling)
 
     def during_write(self) -> AbstractContextManager[object]:
-        """Entered for each write, with all its attempts. For kinds that must know when it has ended."""
+        """A context manager around each write with all its attempts, for kinds that must know when a write ends."""
         return nullcontext()
 
     # --- creating ---
@@ -138,12 +138,12 @@ class Store(Remover):
         options = request.options
         if making is CHANGED and options.creates and self._strategy.creates_on_update:
             making = PUT
-        its_own = options.of_metadata and self._asks and not request.admission.looks_at_objects
+        its_own = options.of_metadata and self._needs_webhook and not request.admission.looks_at_objects
         stored_in = StoredIn.ITS_VERSION if its_own else StoredIn.STORAGE_VERSION
         write = Write.of(request, making, stored_in)
 
         async def make(store: Store, current: Current | None) -> JSONObject:
-            # There is none only where a PUT may create it, and that needs none.
+            # Without a current object this is a PUT that creates it, whose transform does not use its argument.
             obj = await transform({} if current is None else await write.aside(current.view.decoded))
             obj["metadata"] = dict(obj["metadata"])
             if current is None:
@@ -232,7 +232,7 @@ class Store(Remover):
             await write.aside(self._strategy.prune, obj)
         if deletion.is_emptied(metadata, old["metadata"]) and self._strategy.may_be_removed(obj):
             return await self._remove_emptied(write, current, obj)
-        is_whole = making.sees_to_defaults and view.form is self._views.form
+        is_whole = making.keeps_defaults and view.form is self._views.form
         return await self._commit.update(Attempt(write, obj, replaced, is_whole=is_whole))
 
     async def _remove_emptied(self, write: Write, current: StoredObject, obj: JSONObject) -> StoredObject:
@@ -311,20 +311,20 @@ class Store(Remover):
         return changed
 
     async def _shown(self, written: StoredObject, write: Write) -> StoredObject:
-        """The response of an update. If only the converter fails, the object as it is stored, since the write has happened."""
+        """The object in the response of an update. If its conversion fails, as it is stored, since the write has succeeded."""
         if not write.keeps_version or write.context.metadata_only:
             return written
         try:
             return await self._views.for_write(written)
         except ConversionError as error:
-            log.warning("%s was written; the response has it as it is stored: %s", written.key, error.message)
+            log.warning("%s was written; the response has it as stored, unconverted: %s", written.key, error.message)
             return written
 
     # --- rules and errors ---
 
     async def _refuse(self, write: Write, obj: JSONObject, problems: builtins.list[field.FieldError]) -> None:
         if problems:
-            # The object's own kind, even if that is what is invalid, as upstream.
+            # As upstream, the error names the kind that the object has, even if that kind is the error.
             kind = obj.get("kind") or self._info.kind
             name = obj["metadata"].get("name", "")
             raise await write.aside(errors.invalid, self._resource.group, kind, name, problems)
@@ -375,7 +375,7 @@ def _keep(metadata: JSONObject, before: JSONObject, key: str) -> None:
 
 
 def _revision(metadata: JSONObject) -> int:
-    """Of an object that a client sent; 0 where it has none. Raises 500 for what is no number."""
+    """The resourceVersion of a client's object as a number, 0 if it has none. Raises 500 if it is not a number."""
     try:
         return parse_uint(metadata.get("resourceVersion") or "0")
     except ValueError as error:
@@ -383,7 +383,7 @@ def _revision(metadata: JSONObject) -> int:
 
 
 def _is_revision(version: str) -> bool:
-    """Whether a resourceVersion is set on an object to create. Text that is no number passes, as upstream; it is never stored."""
+    """Whether an object to create has a resourceVersion other than 0. Text that is no number is ignored, as upstream."""
     try:
         return parse_uint(version) > 0
     except ValueError:

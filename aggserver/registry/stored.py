@@ -60,7 +60,7 @@ class StoredObject:
     were stored before the definition changed, or by another server.
     content_revision: the revision that wrote the content, which is earlier than `revision` in the event of a deletion; UNSTORED
     for what no revision has, as the result of a dry run.
-    known_labels: the labels, once they were read.
+    known_labels: the labels, after they were read for the first time.
     """
 
     __slots__ = ("_conformed", "_fields", "_row", "content_revision", "form", "key", "known_labels", "raw", "revision")
@@ -162,7 +162,7 @@ def encode(obj: JSONObject, api_version: str, kind: str) -> bytes:
 
 
 def make(kv: KeyValue) -> StoredObject:
-    """The object of a stored key. Raises Corrupt if it can't be read, as far as that shows without decoding it."""
+    """The object of a stored key. Raises Corrupt if it can't be read and that is visible without decoding it."""
     if kv.fault:
         raise Corrupt(kv.key, kv.revision, kv.fault)
     try:
@@ -207,7 +207,7 @@ def api_version(obj: StoredObject) -> str:
 
 
 def unstored(key: str, encoded: bytes, revision: int = 0) -> StoredObject:
-    """An object that is not stored, as the result of a dry run. revision: what it would replace; 0 for none."""
+    """An object that is not stored, as the result of a dry run. revision: of the object it would replace; 0 for none."""
     obj = StoredObject(key, _place(encoded, revision) if revision else encoded, revision)
     obj.content_revision = UNSTORED
     return obj

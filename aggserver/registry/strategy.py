@@ -24,8 +24,8 @@ class Verdict(NamedTuple):
 
     warnings: texts for Warning headers that validation finds, as about values that are invalid but were so before; sent even if
     there are errors.
-    later: if set, a function that returns the actual verdict. It may take seconds, so it has to run in a thread. Its argument
-    tells whether the request was given up; then it may return any verdict.
+    later: if set, a function that returns the actual verdict. It may take seconds, so it has to run in a thread. Its argument is
+    a function that returns whether the request was cancelled; once it is, the verdict is not used and may be incomplete.
     """
 
     errors: list[FieldError]
@@ -85,7 +85,7 @@ class Strategy(Protocol):
 
     @property
     def checks_changes_twice(self) -> bool:
-        """Whether upstream's strategy checks what an update changes in the metadata once more, so that causes come twice."""
+        """Whether upstream's strategy validates changes of metadata a second time, so that a response has these causes twice."""
 
     @property
     def unconditional_updates(self) -> bool:
@@ -105,12 +105,12 @@ class Strategy(Protocol):
 
     @property
     def orphans_warning(self) -> str:
-        """The text of a Warning header for such a delete, '' for none."""
+        """The text of a Warning header for a delete that orphans dependents for lack of a policy, '' for none."""
 
     def grace_period(self, obj: JSONObject, seconds: int | None) -> int | None:
-        """For kinds that are deleted gracefully, the time that the object gets to end. None for all others.
+        """The grace period in seconds, for kinds that are deleted gracefully; None for all other kinds.
 
-        seconds: as the options have it; None where they don't.
+        seconds: gracePeriodSeconds of the options, None if it is not set.
         """
 
     def check_context(self, context: Context) -> None:
@@ -118,7 +118,7 @@ class Strategy(Protocol):
 
 
 class StrategyDefaults:
-    """The base of strategies: the hooks as most resources have them."""
+    """The base of strategies, with the hooks that are the same for most resources."""
 
     def prune(self, obj: JSONObject) -> None:
         return None

@@ -110,7 +110,7 @@ class ScaleStore:
             set_entries(parent, self._owners.to_parent(owners, scale["metadata"].get("managedFields")))
             return parent
 
-        # `_put` may add the object that has the replicas, and this has defaults, too.
+        # `_put` may add the parent of the replicas, without the defaults of its other members.
         of_parent = replace(request, admission=_ScaleAdmission(request.admission, self._scale))
         written = await self._store.update(of_parent, name, on_parent, PART_CHANGED)
         return Written(self._view(written.object, written.object.decoded()), created=False)
@@ -174,7 +174,7 @@ class _ScaleAdmission:
 
 
 def _fill(scale: JSONObject) -> None:
-    """Add what Go writes of a Scale in any case, which is what admission sees. Raises 400 for one that can't be decoded."""
+    """Add the members that Go always writes in a Scale, so that admission sees them. Raises 400 if it can't be decoded."""
     _replicas(scale)
     scale["spec"] = scale.get("spec") or {}
     scale["status"] = {"replicas": 0, **(scale.get("status") or {})}

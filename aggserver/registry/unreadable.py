@@ -55,8 +55,8 @@ class Place(Protocol):
 
 
 class CorruptObjects:
-    """The objects of a resource that can't be read. The watch cache knows those that are visibly broken, and those that a request
-    has failed to decode. look: decodes an object; raises Unreadable, and tells the cache, if that fails.
+    """The objects of a resource that can't be read. The watch cache has those that are visibly broken, and those that a request
+    has failed to decode. look: decodes an object; if that fails, it reports the object to the cache and raises Unreadable.
     """
 
     def __init__(self, place: Place, look: Callable[[StoredObject], None]) -> None:
@@ -69,7 +69,7 @@ class CorruptObjects:
 
     async def look_at_all(self, prefix: str) -> None:
         """Decode all objects below a prefix, so that the unreadable ones are known."""
-        for number, obj in enumerate(self._place.cacher.sound(prefix), 1):
+        for number, obj in enumerate(self._place.cacher.readable(prefix), 1):
             with suppress(Unreadable):
                 self._look(obj)
             if number % _TURN == 0:

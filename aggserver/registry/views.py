@@ -1,6 +1,6 @@
-"""Views: stored objects in one version of a resource, and back.
+"""Views: makes the view of a stored object in one version of its resource, and the bytes to store for an object of this version.
 
-Mostly the stored bytes are used as they are. An object that is stored in another version is converted and then pruned, once for
+Usually the stored bytes are the view. An object that is stored in another version is converted and then pruned, once for
 each write (`conversions.py`). An object that was stored before its definition changed is pruned and defaulted once, and the
 result is cached with it. Raises the errors for objects that can't be read, or are too large with their defaults.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go (schemaCoercingDecoder), v0.36.3.
@@ -30,7 +30,7 @@ __all__ = ["Views"]
 # Other requests get their turn after this many objects, and after each object with more than _LARGE bytes.
 _TURN = 100
 _LARGE = 256 * 1024
-# The same for objects whose view is known, which takes no more than a look-up.
+# The same for objects whose view is cached, which takes only a lookup.
 _KNOWN_TURN = 1000
 # Bytes that the defaults of a changed definition may add to the objects of one response, and to all cached results together:
 # one change can make thousands of objects larger. Upstream has no limit.
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class Views:
-    """The views of one version. form: identifies its schema; objects that are known to be in this form are sent as they are.
+    """The views of one version. form: identifies its schema; objects whose `form` is this one are sent unchanged.
 
     prune: prunes an object that was converted to this version, in place.
     """
@@ -91,14 +91,14 @@ class Views:
                 await asyncio.sleep(0)
         if growth > _MAX_GROWTH:
             raise self._too_much_growth()
-        to_ask: list[tuple[int, StoredObject]] = []
+        to_convert: list[tuple[int, StoredObject]] = []
         async for index, obj in _in_turns(new):
             if obj.size > _LARGE and self.is_own(obj):
-                view = await asyncio.to_thread(self._look_into, obj, lenient=lenient)
+                view = await asyncio.to_thread(self._conformed, obj, lenient=lenient)
             else:
                 view = self.at_once(obj, lenient=lenient)
             if view is None:
-                to_ask.append((index, obj))
+                to_convert.append((index, obj))
                 continue
             views[index] = view
             growth += view.size - obj.size
@@ -106,9 +106,9 @@ class Views:
                 raise self._too_much_growth()
             if view.size > _LARGE or not self.is_own(obj):
                 await asyncio.sleep(0)
-        if to_ask:
-            answers = await self._resource.questions.answers(self._target, [obj for _, obj in to_ask])
-            for (index, obj), view in zip(to_ask, answers, strict=True):
+        if to_convert:
+            converted = await self._resource.conversions.views(self._target, [obj for _, obj in to_convert])
+            for (index, obj), view in zip(to_convert, converted, strict=True):
                 views[index] = _as_of(view, obj)
                 growth += view.size - obj.size
             if growth > _MAX_GROWTH:
@@ -116,23 +116,23 @@ class Views:
         return views
 
     def _known(self, obj: StoredObject) -> StoredObject | None:
-        """The object in this version, if it was made before; most objects of a list were."""
+        """The cached view; None if there is none. Most objects of a list have one."""
         view = obj.conformed(self.form)
         if view is not None:
             return view
         resource = self._resource
-        known = resource.converted.get(resource.questions, self.form, obj.key)
+        known = resource.converted.get(resource.conversions, self.form, obj.key)
         if known is None or known.view.content_revision != obj.content_revision:
             return None
         return _as_of(known.view, obj)
 
     def at_once(self, obj: StoredObject, *, lenient: bool = False) -> StoredObject | None:
-        """The object in this version, None if the converter has to be asked. Raises as `of_all`."""
-        view = self._known(obj) or self._look_into(obj, lenient=lenient)
+        """The object in this version, None if that needs `Converter.convert`. Raises as `of_all`."""
+        view = self._known(obj) or self._conformed(obj, lenient=lenient)
         if view is not None:
             return view
         convert = self._resource.converter.at_once
-        known = self._resource.converted.get(self._resource.questions, self.form, obj.key)
+        known = self._resource.converted.get(self._resource.conversions, self.form, obj.key)
         if known is not None and convert is None and (view := self._carried_over(obj, known)) is not None:
             return view
         if convert is None:
@@ -146,7 +146,7 @@ class Views:
             return None
 
     def _carried_over(self, obj: StoredObject, known: Converted) -> StoredObject | None:
-        """The view of an object that was converted at another revision, if nothing but finalizers and the like differ."""
+        """The view made from the view at another revision; None if more has changed than metadata that conversion ignores."""
         try:
             current = self._tree_to_convert(obj)
             if fingerprint(current) != known.source:
@@ -167,7 +167,7 @@ class Views:
         return obj.form is self.form or obj.raw.startswith(self._head)
 
     def computed(self, obj: StoredObject) -> StoredObject:
-        """The object with what selectors look at in this version, of a converter that computes. Raises StatusError."""
+        """The object in this version, for selectors. Only for a ComputedConverter. Raises StatusError."""
         return obj if self.is_own(obj) else self.at_once(obj, lenient=True) or obj
 
     @property
@@ -187,14 +187,15 @@ class Views:
 
     def _keep(self, view: StoredObject, source: bytes) -> StoredObject:
         if view.content_revision != stored.UNSTORED:
-            self._resource.converted.put(self._resource.questions, self.form, Converted(view, source))
+            self._resource.converted.put(self._resource.conversions, self.form, Converted(view, source))
         return view
 
     def _source(self, obj: StoredObject) -> bytes:
+        """`Converted.source` for an object."""
         return b"" if self._resource.converter.at_once is not None else fingerprint(self._tree_to_convert(obj))
 
     def _finished(self, obj: StoredObject, tree: JSONObject) -> bytes:
-        """What the converter made of an object, pruned and encoded. Raises StatusError."""
+        """A converted object, pruned and encoded. Raises StatusError."""
         _prune(tree, self._prune)
         try:
             return stored.encode(tree, self._info.api_version, self._info.kind)
@@ -202,9 +203,10 @@ class Views:
             raise self._too_deep(obj) from None
 
     async def expected(self, key: str, encoded: bytes) -> bytes | None:
-        """What a read of this version will show of bytes that will be stored, for `learn`; None if nobody has to be asked.
+        """The view of bytes that are about to be stored, for `remember`; None if reads need no webhook to make it.
 
-        So a converter that refuses its own object fails the write, and nothing is stored. Raises StatusError.
+        If the webhook can't convert for readers what it has converted for the storage, the write fails, and nothing is stored.
+        Raises StatusError.
         """
         if self._resource.converter.at_once is not None or encoded.startswith(self._head):
             return None
@@ -215,8 +217,8 @@ class Views:
             raise named(error, key) from None
         return await worked(partial(self._finished, obj, tree), is_large=is_large(tree))
 
-    def learn(self, obj: StoredObject, expected: bytes) -> None:
-        """Remember what `expected` has returned, now that it is stored."""
+    def remember(self, obj: StoredObject, expected: bytes) -> None:
+        """Cache the result of `expected`, after the object was stored."""
         self._keep(stored.converted(obj, expected, self.form), self._source(obj))
 
     async def as_read(self, obj: StoredObject, *, is_whole: bool) -> StoredObject:
@@ -243,14 +245,14 @@ class Views:
         return stored.encode(obj, target, self._info.kind)
 
     def unchanged(self, obj: JSONObject) -> bytes:
-        """The bytes to store for an object of this version that stays in it, though others are stored in a newer one by now."""
+        """The bytes to store for an object that stays in this version, even if it is not the storage version."""
         return stored.encode(obj, self._info.api_version, self._info.kind)
 
     def encode_whole(self, obj: JSONObject) -> bytes:
         """The bytes of an object of this version that is not stored, for a response."""
         return codec.encode_json({"apiVersion": self._info.api_version, "kind": self._info.kind, **obj})
 
-    def _look_into(self, obj: StoredObject, *, lenient: bool) -> StoredObject | None:
+    def _conformed(self, obj: StoredObject, *, lenient: bool) -> StoredObject | None:
         """The object, pruned and defaulted; None if it is stored in another version."""
         if not obj.raw.startswith(self._head):
             return None
@@ -273,9 +275,9 @@ class Views:
             if self._resource.conform_stored is not None:
                 self._resource.conform_stored(tree)
         except Corrupt as error:
-            raise Unreadable(self._cacher.spoil(error)) from None
+            raise Unreadable(self._cacher.mark_corrupt(error)) from None
         except MalformedError as error:
-            raise Unreadable(self._cacher.spoil(Corrupt(obj.key, obj.revision, str(error)))) from None
+            raise Unreadable(self._cacher.mark_corrupt(Corrupt(obj.key, obj.revision, str(error)))) from None
         return tree
 
     def _encoded(self, obj: StoredObject, tree: JSONObject) -> bytes:
@@ -286,7 +288,7 @@ class Views:
             raise self._too_deep(obj) from None
 
     def _too_deep(self, obj: StoredObject) -> Unreadable:
-        return Unreadable(self._cacher.spoil(Corrupt(obj.key, obj.revision, "it is nested too deeply")))
+        return Unreadable(self._cacher.mark_corrupt(Corrupt(obj.key, obj.revision, "it is nested too deeply")))
 
     def _without_defaults(self, obj: StoredObject, error: errors.ObjectTooLarge, *, lenient: bool) -> StoredObject:
         """The object without its defaults and without a form, so that it is not taken for one that has them."""

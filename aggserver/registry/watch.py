@@ -1,8 +1,8 @@
 """Watch: a running watch of one version of a resource, the `WatchStream` of `registry/rest.py`.
 
 Events whose objects are stored in this version are passed on unchanged; the others are converted once for all watches of the
-version. Mostly the watch cache selects the events. Where a selector concerns what a converter has to be asked for, the events are
-selected here, after conversion, by the same rules.
+version. Usually the watch cache selects the events. If a selector needs the objects in this version, and only a webhook can
+convert them, the events are selected here, after conversion, by the same rules.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ Show = Callable[[Sequence[StoredObject]], Awaitable[Sequence[StoredObject]]]
 
 
 class Watch:
-    """The watch cache's events. show: the objects as this watch shows them. form: of objects that are shown as they are.
+    """One watch over the events of the watch cache.
 
-    selection: selects objects as `show` shows them, if the watch cache does not.
+    show: makes the objects for the client. form: the `StoredObject.form` of objects that are sent unchanged. selection: selects
+    the events by the objects for the client; None if the watch cache has selected them.
     """
 
     def __init__(
@@ -65,12 +66,13 @@ class Watch:
         return [event for event in shown if event is not None]
 
     def _known(self, event: _Event) -> _Event | None:
+        """The event for the client, if its object needs no conversion or was converted for another watch; else None."""
         if event.object is None or event.object.form is self._form:
             return event
         return None if event.views is None else event.views.get(self._form)
 
     def _event(self, event: _Event, view: StoredObject) -> _Event:
-        if view is event.object:  # nothing to change, and its form is known now
+        if view is event.object:  # nothing was changed, and its form is set now
             return event
         # Kept with the event, so that it is converted once for all watches of this version.
         converted = WatchEvent(event.type, view, event.revision, view.size)
@@ -89,7 +91,7 @@ class Watch:
 
 
 class Selection:
-    """Selects the events of one watch. view: an object as the selector sees it. show: objects as the watch shows them."""
+    """Selects the events of one watch. view: makes the object that the selector reads. show: makes the objects for the client."""
 
     def __init__(
         self,

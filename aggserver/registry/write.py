@@ -1,6 +1,6 @@
-"""A write: what stays the same in all its attempts, and the object that one of them makes.
+"""Write: the values that are the same in all attempts of a write. Attempt: one attempt, with the object that it has made.
 
-Two values say what the steps of a write depend on: how its object is made (`Making`), and in which version it is stored
+The steps of a write depend on two of these values: how the object is made (`Making`), and in which version it is stored
 (`StoredIn`).
 """
 
@@ -46,42 +46,43 @@ T = TypeVar("T")
 class Making:
     """How a write makes its object, and what follows from that.
 
-    creates: whether it makes one where there is none.
-    by_apply: whether it is a server-side apply. Then managedFields are never dropped to make room, since the applier relies on
-    them; the result is pruned only after it was validated; and it may have a resourceVersion though there is no object.
-    sees_to_defaults: whether the result has all defaults of the schema, as long as the current object has them.
+    creates: whether the write creates the object if there is none.
+    by_apply: whether it is a server-side apply. Then managedFields are never dropped to make the object smaller, since the
+    applier relies on them; the result is pruned only after it was validated; and it may have a resourceVersion though there is no
+    object.
+    keeps_defaults: whether the result has all defaults of the schema if the current object has them.
     """
 
     creates: bool = False
     by_apply: bool = False
-    sees_to_defaults: bool = True
+    keeps_defaults: bool = True
 
 
-# An object as a client has sent it, new or in the place of another one.
+# A new object, or one that replaces the current object, as a client has sent it.
 CREATED = Making(creates=True)
 # The current object, changed: by a PUT, a patch, or the server itself.
 CHANGED = Making()
-# By a PUT, for the kinds that it creates.
+# A PUT of a kind that can be created by PUT.
 PUT = Making(creates=True)
-# Through a view that has a part of it (a Scale): what has to be added around this part gets no defaults.
-PART_CHANGED = Making(sees_to_defaults=False)
+# A change through a Scale, which is a part of the object: parents that are added for this part get no defaults.
+PART_CHANGED = Making(keeps_defaults=False)
 APPLIED = Making(creates=True, by_apply=True)
-# An apply to `/status`, which the object must be there for.
+# An apply to `/status`, which creates no object.
 APPLIED_TO_PART = Making(by_apply=True)
 
 
 class StoredIn(Enum):
     """The version in which a write stores its object."""
 
-    # So that writes migrate objects, and that one which readers could not convert is refused.
+    # For most writes: they migrate the object, and are refused if it can't be converted for readers.
     STORAGE_VERSION = "the resource's storage version"
-    # So that no converter has to be asked: nothing but metadata is changed, and that must not fail with a converter.
+    # For changes of metadata alone, which must not fail because a conversion webhook does: nothing is converted.
     ITS_VERSION = "the version in which it is stored already"
 
 
 @dataclass(frozen=True, slots=True)
 class Write(WriteRequest):
-    """What stays the same in every attempt of one write."""
+    """The values that are the same in every attempt of one write."""
 
     making: Making = CHANGED
     stored_in: StoredIn = StoredIn.STORAGE_VERSION
@@ -95,7 +96,7 @@ class Write(WriteRequest):
         return self.stored_in is StoredIn.ITS_VERSION
 
     async def aside(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function that works on the object: in a thread if that is large."""
+        """Call a function that works on the object: in a thread if the object is large."""
         context = self.context
         size = max(context.body_bytes, context.object_bytes)
         if size <= _LONG:
@@ -104,7 +105,7 @@ class Write(WriteRequest):
 
 
 class Current(NamedTuple):
-    """The object that an attempt replaces: as it is stored, in the version of the write, and this decoded, never changed."""
+    """The object that an attempt replaces. view: in the version of the write. tree: the view decoded, which is never changed."""
 
     stored: StoredObject
     view: StoredObject
@@ -128,12 +129,12 @@ class Attempt:
     is_whole: bool = True
 
     def drop_managed_fields(self) -> bool:
-        """Drop the one part that an object can do without, except in an apply. Returns whether there were any."""
+        """Drop managedFields to make the object smaller, except in an apply. Returns whether there were any."""
         return not self.write.making.by_apply and self.obj["metadata"].pop("managedFields", None) is not None
 
 
 async def final(context: Context, verdict: Verdict) -> Verdict:
-    """Wait for slow validation, which runs in a thread and is told when the request is cancelled."""
+    """The actual verdict. Slow validation runs in a thread, which can see that the request was cancelled and stop early."""
     if verdict.later is None:
         return verdict
     given_up = threading.Event()

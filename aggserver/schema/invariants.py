@@ -147,11 +147,11 @@ def _metadata(properties: JSONMapping, level: str, path: Path, *, checked: bool)
     if level is not _ROOT or metadata is None:
         return
     # A default is forbidden elsewhere; only these two properties may have validations.
-    says = {name for name in internal.set_members(metadata) if name not in ("type", "default")}
-    says -= {name for name in ("enum", "allOf", "anyOf", "oneOf") if not metadata.get(name)}
+    keywords = {name for name in internal.set_members(metadata) if name not in ("type", "default")}
+    keywords -= {name for name in ("enum", "allOf", "anyOf", "oneOf") if not metadata.get(name)}
     if _get(metadata, "properties", {}).keys() <= {"name", "generateName"}:
-        says.discard("properties")
-    if says:
+        keywords.discard("properties")
+    if keywords:
         why = "must not specify anything other than name and generateName, but metadata is implicitly specified"
         yield forbidden(path.key("metadata"), why)
 

@@ -279,8 +279,8 @@ class _Node:
 
 def _only_class(schema: Schema) -> type | None:
     """The Python class all of whose values are valid under the schema; None if there is none."""
-    says = {key for key, value in schema.items() if value is not None} - _NOT_VALIDATING
+    keywords = {key for key, value in schema.items() if value is not None} - _NOT_VALIDATING
     _, format_ = types_and_format(schema)
-    if says - {LIST_TYPE} or format_ not in ("", "int64", "password") or schema.get(LIST_TYPE) not in (None, "atomic"):
+    if keywords - {LIST_TYPE} or format_ not in ("", "int64", "password") or schema.get(LIST_TYPE) not in (None, "atomic"):
         return None
     return _CLASSES.get(schema.get("type") or "")

@@ -206,14 +206,14 @@ def _string(value: bytes) -> str:
 def _json(message: bytes) -> Any:
     """Decode a message whose only field is JSON text."""
     text = _raw(message)
-    return codec.decode_telling(text)[0] if text else None
+    return codec.decode_checking_keys(text)[0] if text else None
 
 
 def _fields_v1(message: bytes) -> Any:
     """Like `_json`, for fieldsV1. The text of malformed ones is kept, since Go parses them later, and ignores such errors."""
     text = _raw(message)
     try:
-        return codec.decode_telling(text)[0] if text else None
+        return codec.decode_checking_keys(text)[0] if text else None
     except codec.DecodeError:
         return _string(text)
 

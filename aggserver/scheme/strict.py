@@ -33,7 +33,7 @@ def complaints(text: bytes, of: Type) -> list[str]:
     walk = _Walk(text.decode("utf-8", "replace"))
     with suppress(_EnoughError):
         walk.value(walk.after_space(0), of)
-    return list(walk.told)
+    return list(walk.problems)
 
 
 class _EnoughError(Exception):
@@ -48,7 +48,7 @@ class _Walk:
         self._read = json.JSONDecoder(strict=False, parse_int=_nothing, parse_float=_nothing).raw_decode
         self._above: list[str] = []
         self._room = MAX_STRICT_CHARACTERS
-        self.told: dict[str, None] = {}
+        self.problems: dict[str, None] = {}
 
     def after_space(self, at: int) -> int:
         match = _SPACE.match(self._text, at)
@@ -73,11 +73,11 @@ class _Walk:
             key, at = self._key(at)
             member = of.members.get(key) if is_struct else None
             if is_struct and member is None:
-                self._tell("unknown", key)
+                self._add_problem("unknown", key)
                 at = self._read(self._text, at)[1]
             else:
                 if key in seen:
-                    self._tell("duplicate", key)
+                    self._add_problem("duplicate", key)
                 seen.add(key)
                 self._above.append(f".{key}" if self._above else key)
                 at = self.value(at, element if member is None else member.type)
@@ -105,11 +105,11 @@ class _Walk:
         at = self.after_space(at)
         return self.after_space(at + 1) if self._text[at] == "," else at
 
-    def _tell(self, what: str, key: str) -> None:
+    def _add_problem(self, what: str, key: str) -> None:
         path = "".join([*self._above, f".{key}" if self._above else key])
-        self.told[f"{what} field {quote(path)}"] = None
+        self.problems[f"{what} field {quote(path)}"] = None
         self._room -= len(path)
-        if len(self.told) == MAX_STRICT_ERRORS or self._room <= 0:
+        if len(self.problems) == MAX_STRICT_ERRORS or self._room <= 0:
             raise _EnoughError
 
 

@@ -3,7 +3,7 @@
 - Reason phrases are those of Go's `http.StatusText`: some clients show nothing else of a refusal.
 - A malformed request head is answered in plain text and ends the connection: with 505 for a version other than 1.x, with 400 for
   a missing or malformed Host, for control characters, for a list of lengths, and for whatever h11 refuses; an expectation other
-  than 100-continue with 417. Methods in lower case are others. Unlike Go, we answer a client of HTTP/1.0
+  than 100-continue with 417. Methods are case-sensitive. Unlike Go, we answer a client of HTTP/1.0
   with the server's own version, as RFC 9110 section 6.2 demands.
 - Websockets are handled by `websocket.py`. `Upgrade: h2c` is ignored: there is no HTTP/2 without TLS.
 - Other connections get their turn after some chunks of a body: 64 KB hold ten thousand chunks of one byte, which are a fifth of a
@@ -130,10 +130,10 @@ class HTTP1(H11Protocol):
             await self._refuse(400, "malformed Host header")
         elif b"content-length" in headers and _has_list_of_lengths(received):
             await self._refuse(400)
-        elif not _expects_what_is_known(request.headers):
+        elif not _has_known_expectation(request.headers):
             await self._refuse(417, empty=True)
         else:
-            await self._hand_over(request, websocket=_asks_for_websocket(request, headers))
+            await self._hand_over(request, websocket=_is_websocket_upgrade(request, headers))
 
     async def _hand_over(self, request: h11.Request, *, websocket: bool) -> None:
         connection = cast(h11.Connection, self.connection)
@@ -199,13 +199,13 @@ def _has_list_of_lengths(received: bytes) -> bool:
     return any(b"," in found[0] for found in _LENGTH.finditer(received, 0, end.start() if end else len(received)))
 
 
-def _expects_what_is_known(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+def _has_known_expectation(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Whether there is no Expect header, or the first one contains 100-continue."""
     expected = next((value for name, value in headers if name == b"expect"), b"")
     return not expected or b"100-continue" in expected.lower().replace(b"\t", b" ").replace(b",", b" ").split(b" ")
 
 
-def _asks_for_websocket(request: h11.Request, headers: dict[bytes, bytes]) -> bool:
+def _is_websocket_upgrade(request: h11.Request, headers: dict[bytes, bytes]) -> bool:
     if b"upgrade" not in headers or request.method != b"GET":
         return False
     wanted = {part.strip() for part in headers.get(b"connection", b"").lower().split(b",")}

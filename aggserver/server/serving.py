@@ -20,7 +20,7 @@ from typing import Any
 
 from aggserver.server.connection import ASGIApp, Connection, EngineConfig, WorkerContext
 from aggserver.server.requests import STALL_SECONDS
-from aggserver.server.tls import TLSConfig, knew_all, peer_certificate
+from aggserver.server.tls import TLSConfig, knew_all_cas, peer_certificate
 
 __all__ = ["Server", "bind", "loop_factory"]
 
@@ -173,7 +173,7 @@ class Server:
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         ssl_object: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
-        state = {"peer_certificate": peer_certificate(ssl_object), "knew_all_cas": knew_all(ssl_object)}
+        state = {"peer_certificate": peer_certificate(ssl_object), "knew_all_cas": knew_all_cas(ssl_object)}
         connection = Connection(self._app, self._config, self._context, state, reader, writer)
         task = asyncio.get_running_loop().create_task(connection.serve())
         self._connections[task] = connection

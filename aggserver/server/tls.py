@@ -27,7 +27,7 @@ from aggserver import disk
 from aggserver.authentication.x509 import CertificateError, PeerCertificate, Roots
 from aggserver.errors import AggserverError
 
-__all__ = ["FILE_POLL_SECONDS", "FileWatcher", "TLSConfig", "TLSError", "check_pair", "knew_all", "peer_certificate"]
+__all__ = ["FILE_POLL_SECONDS", "FileWatcher", "TLSConfig", "TLSError", "check_pair", "knew_all_cas", "peer_certificate"]
 
 log = logging.getLogger(__name__)
 
@@ -67,13 +67,13 @@ class _Refusals:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._said: dict[int, float] = {}  # time of the last log line, by OpenSSL's code; there are some eighty codes
+        self._logged_at: dict[int, float] = {}  # time of the last log line, by OpenSSL's code; there are some eighty codes
 
     def note(self, error: ssl.SSLCertVerificationError) -> None:
         now = self._clock()
-        if now - self._said.get(error.verify_code, -REFUSAL_SECONDS) < REFUSAL_SECONDS:
+        if now - self._logged_at.get(error.verify_code, -REFUSAL_SECONDS) < REFUSAL_SECONDS:
             return
-        self._said[error.verify_code] = now
+        self._logged_at[error.verify_code] = now
         hint = ": its extended key usage must have clientAuth" if error.verify_code == INVALID_PURPOSE else ""
         log.warning("a client's certificate was refused in the handshake: %s%s", error.verify_message, hint)
 
@@ -85,10 +85,10 @@ class _VerifyingContext(ssl.SSLContext):
 class _VerifyingObject(ssl.SSLObject):
     """One connection's TLS. It logs why a handshake failed, which asyncio and uvloop do not report.
 
-    knew_all: whether all client CAs were known when the handshake began.
+    knew_all_cas: whether all client CAs were known when the handshake began.
     """
 
-    knew_all: bool
+    knew_all_cas: bool
 
     def do_handshake(self) -> None:
         try:
@@ -106,12 +106,12 @@ class _DelegatingContext(ssl.SSLContext):
     """
 
     current: ssl.SSLContext
-    knows_all: Callable[[], bool]
+    knows_all_cas: Callable[[], bool]
 
     def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
         made = self.current.wrap_bio(*args, **kwargs)
         assert isinstance(made, _VerifyingObject)
-        made.knew_all = self.knows_all()
+        made.knew_all_cas = self.knows_all_cas()
         return made
 
     def wrap_socket(self, *args: Any, **kwargs: Any) -> ssl.SSLSocket:
@@ -123,7 +123,7 @@ class TLSConfig:
 
     min_version: "VersionTLS12" or "VersionTLS13". cipher_suites: IANA names for TLS 1.2; empty for all with ECDHE and AEAD.
     alpn: protocols in the server's order of preference. clock: monotonic seconds. Raises TLSError for an unknown setting.
-    knows_all: returns whether all client CAs are known now, see `knew_all`.
+    knows_all_cas: returns whether all client CAs are known now, see `knew_all_cas`.
     """
 
     def __init__(
@@ -142,8 +142,8 @@ class TLSConfig:
         self._refusals = _Refusals(clock)
         self._inputs: tuple[bytes, bytes, bytes] | None = None
         self._context = _DelegatingContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.knows_all = lambda: self.knows_all()
-        self.knows_all: Callable[[], bool] = lambda: True
+        self._context.knows_all_cas = lambda: self.knows_all_cas()
+        self.knows_all_cas: Callable[[], bool] = lambda: True
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -156,8 +156,8 @@ class TLSConfig:
         """Replace the parts that are given, and keep the others. Returns whether anything changed.
 
         client_ca_pem: if empty, no client certificate is requested.
-        It replaces all of them or nothing. If TLS can't be served with the new parts, that is logged in one line and the old ones
-        are kept; if there are no old ones, at start, TLSError is raised.
+        Either all given parts are replaced or none. If TLS can't be served with them, that is logged and the old parts are kept;
+        if there are no old parts yet, at the start, TLSError is raised.
         """
         old = self._inputs or (b"", b"", b"")
         new = tuple(was if given is None else given for was, given in zip(old, (cert_pem, key_pem, client_ca_pem), strict=True))
@@ -207,9 +207,9 @@ def peer_certificate(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> PeerCe
     return PeerCertificate(der, _sent_after_leaf(ssl_object))
 
 
-def knew_all(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> bool:
+def knew_all_cas(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> bool:
     """Whether all client CAs were known at the handshake. If not, a client may have a certificate that was not requested."""
-    return getattr(ssl_object, "knew_all", True)
+    return getattr(ssl_object, "knew_all_cas", True)
 
 
 def _sent_after_leaf(ssl_object: ssl.SSLObject | ssl.SSLSocket) -> tuple[bytes, ...]:

@@ -93,14 +93,14 @@ class WebSocket:
             if handled % _EVENTS_IN_TURN == 0:
                 await asyncio.sleep(0)
             if isinstance(event, Ping):
-                await self._say(event.response())
+                await self._send_frame(event.response())
             elif isinstance(event, CloseConnection):
                 # The client closes, or wsproto reports that it can't parse the client's frames.
-                await self._say(event.response())
+                await self._send_frame(event.response())
                 await self._send(StreamClosed(stream_id=self._stream_id))
                 return
 
-    async def _say(self, event: FrameEvent) -> None:
+    async def _send_frame(self, event: FrameEvent) -> None:
         if self._frames is None:
             raise RuntimeError("the handshake comes first")
         try:
@@ -119,9 +119,11 @@ class WebSocket:
         elif kind == "websocket.accept":
             await self._accept(message)
         elif kind == "websocket.send":
-            await self._say(TextMessage(data=message["text"]) if "text" in message else BytesMessage(data=message["bytes"]))
+            await self._send_frame(
+                TextMessage(data=message["text"]) if "text" in message else BytesMessage(data=message["bytes"])
+            )
         elif kind == "websocket.close":
-            await self._say(CloseConnection(code=message.get("code", CloseReason.NORMAL_CLOSURE)))
+            await self._send_frame(CloseConnection(code=message.get("code", CloseReason.NORMAL_CLOSURE)))
         elif kind == "websocket.http.response.start":
             await self._respond(message["status"], message["headers"])
         elif kind == "websocket.http.response.body":
@@ -150,5 +152,5 @@ class WebSocket:
             await self._send(EndBody(stream_id=self._stream_id))
         elif self._frames is not None:
             # Does nothing if the application has closed it.
-            await self._say(CloseConnection(code=CloseReason.INTERNAL_ERROR))
+            await self._send_frame(CloseConnection(code=CloseReason.INTERNAL_ERROR))
         await self._send(StreamClosed(stream_id=self._stream_id))

@@ -269,7 +269,7 @@ class Cacher(Generic[T]):
 
     # Objects that can't be read
 
-    def spoil(self, error: Corrupt) -> Corrupt:
+    def mark_corrupt(self, error: Corrupt) -> Corrupt:
         """Record that an object can't be read, which a caller may find only when it decodes more of it. Returns the error.
 
         Ignored if the object was replaced meanwhile.
@@ -289,12 +289,12 @@ class Cacher(Generic[T]):
         """The objects known to be unreadable with start <= key < end, sorted by key."""
         return [self.corrupt[key] for key in sorted(self.corrupt) if start <= key < end]
 
-    def sound(self, prefix: str) -> builtins.list[T]:
+    def readable(self, prefix: str) -> builtins.list[T]:
         """The readable objects under `prefix`."""
         return self._objects.values(*self._objects.span(prefix, end_of(prefix)))
 
     def reconsider(self) -> None:
-        """Clear what `spoil` recorded, because the objects are decoded by other rules from now on."""
+        """Clear what `mark_corrupt` recorded, because the objects are decoded by other rules from now on."""
         for error in self.corrupt_in(self._prefix, prefix_end(self._prefix)):
             if self._objects.get(error.key) is not None:
                 del self.corrupt[error.key]
@@ -326,7 +326,7 @@ class Cacher(Generic[T]):
         while (error := self._lost) is not None:
             self._lost = None
             if attempts or isinstance(error, Defect):
-                self._tell_behind(error)
+                self._report_behind(error)
             attempts += 1
             try:
                 await self._follow_again(error, attempts)
@@ -351,7 +351,7 @@ class Cacher(Generic[T]):
         else:
             self._subscription = await self._storage.watch(self._prefix, self.revision, self)
 
-    def _tell_behind(self, error: StorageError) -> None:
+    def _report_behind(self, error: StorageError) -> None:
         """Report to readiness and the log why the store is not followed. Each reason is logged once, a Defect with traceback."""
         why = str(error)
         if self._behind_store.get(self._prefix) != why:

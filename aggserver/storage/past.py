@@ -211,10 +211,10 @@ class Past(Generic[T]):
         return heapq.merge(unchanged, restored, key=_key)
 
     def _go_on_after(self, key: str | None) -> None:
-        told = len(self._keys) if key is None else bisect_right(self._keys, key)
-        for name in self._keys[:told]:
+        passed = len(self._keys) if key is None else bisect_right(self._keys, key)
+        for name in self._keys[:passed]:
             del self._then[name]
-        del self._keys[:told]
+        del self._keys[:passed]
         self._start = None if key is None else key + "\0"
 
     async def _state_in_store(self, start: str) -> list[T]:

@@ -50,7 +50,7 @@ __all__ = [
 
 BUMP = 1_000_000_000  # added to the revision, so that it is beyond all that clients have seen: etcd's recommendation
 COPY_PAGES = 2048  # pages of 8 KiB between two progress lines
-TELL_EVENTS = 100_000  # events between two progress lines
+PROGRESS_EVENTS = 100_000  # events between two progress lines
 # The casts are for damaged files, where a column may have any type.
 EVENTS = """
 SELECT revision, CAST(key AS TEXT), create_revision, previous, CAST(value AS BLOB), state, checksum FROM events ORDER BY revision
@@ -66,10 +66,10 @@ class DamagedError(StorageError):
     """The store is damaged. The text names the problems and says what to do."""
 
     def __init__(self, path: Path, problems: list[str]) -> None:
-        told = "; ".join(problems[:MOST_PROBLEMS]) + ("; and more" if len(problems) > MOST_PROBLEMS else "")
+        named = "; ".join(problems[:MOST_PROBLEMS]) + ("; and more" if len(problems) > MOST_PROBLEMS else "")
         self.problems = problems
         super().__init__(
-            f"the store {path} is damaged: {told}. Stop the server, keep a copy of the folder, and restore a backup; or save "
+            f"the store {path} is damaged: {named}. Stop the server, keep a copy of the folder, and restore a backup; or save "
             "what is sound: aggserver storage check --repair"
         )
 
@@ -118,7 +118,7 @@ class _Contents:
         self._last = max(self._compacted, 1)
         rows = connection.execute(EVENTS)
         for number, row in enumerate(rows):
-            if number % TELL_EVENTS == 0 and number:
+            if number % PROGRESS_EVENTS == 0 and number:
                 say(f"checked {number} of {total} events")
             if row[0] > self._compacted and not self._chained:
                 self._begin_chain(state)

@@ -236,8 +236,8 @@ class _Salvage:
 
     def describe(self) -> str:
         parts = [f"objects kept: {len(self.kept)}"]
-        told = {"removed": sorted(self.removed), "put right": self._put_right(), "put back": sorted(self.put_back)}
-        for what, found in told.items():
+        outcomes = {"removed": sorted(self.removed), "put right": self._put_right(), "put back": sorted(self.put_back)}
+        for what, found in outcomes.items():
             if found:
                 parts.append(f"{what}: {_named(found)}")
         return "; ".join(parts)

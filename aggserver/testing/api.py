@@ -76,7 +76,7 @@ class Api:
         self._request("DELETE", f"/api/v1/namespaces/{name}", None, f"namespace {name}", accepted=(404, 409))
 
     def _put(self, path: str, obj: Mapping[str, Any]) -> None:
-        what = _told(obj)
+        what = _name_of(obj)
         if name := obj["metadata"].get("name"):
             body = {key: value for key, value in obj.items() if key != "status"}
             self._request("PATCH", f"{path}/{quote(name)}{_MANAGER}&force=true", body, what, _APPLY)
@@ -99,12 +99,12 @@ class Api:
         """The path of the collection of an object's kind, in its namespace. Raises RequestError."""
         group_version, kind = str(obj.get("apiVersion")), obj.get("kind")
         prefix = f"/apis/{group_version}" if "/" in group_version else f"/api/{group_version}"
-        served = self._request("GET", prefix, None, _told(obj), accepted=(404,))
+        served = self._request("GET", prefix, None, _name_of(obj), accepted=(404,))
         for resource in served.get("resources") or []:
             if resource["kind"] == kind and "/" not in resource["name"]:
                 namespace = obj["metadata"].get("namespace") or "default"
                 return f"{prefix}/{f'namespaces/{namespace}/' if resource['namespaced'] else ''}{resource['name']}"
-        raise RequestError(f"{_told(obj)}: the server does not serve {kind} of {group_version}")
+        raise RequestError(f"{_name_of(obj)}: the server does not serve {kind} of {group_version}")
 
     def _request(
         self,
@@ -140,7 +140,7 @@ def _decoded(content: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _told(obj: Mapping[str, Any]) -> str:
+def _name_of(obj: Mapping[str, Any]) -> str:
     return f"{obj.get('kind')} {obj['metadata'].get('name') or obj['metadata'].get('generateName', '')}"
 
 

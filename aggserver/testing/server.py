@@ -38,7 +38,7 @@ _ROOT = Path(__file__).parents[2]
 _DEV = (sys.executable, "-P", "-m", "aggserver", "dev")
 _READY = re.compile(r"aggserver serves (https://\S+) \(data: .*\)\. Next: export KUBECONFIG=(.*); kubectl")
 # Bytes at the end of the log that an error shows, and that are kept when the server has stopped.
-_TOLD_BYTES, _KEPT_BYTES = 8 * 1024, 1024 * 1024
+_SHOWN_BYTES, _KEPT_BYTES = 8 * 1024, 1024 * 1024
 _PIECE = 64 * 1024
 
 
@@ -180,7 +180,7 @@ class Server:
 
     def log_since(self, offset: int) -> str:
         """The log after the first `offset` bytes; only the last 8 KiB if it is longer."""
-        return self._read_log(min(_TOLD_BYTES, max(self.log_bytes - offset, 0))).decode(errors="replace")
+        return self._read_log(min(_SHOWN_BYTES, max(self.log_bytes - offset, 0))).decode(errors="replace")
 
     # --- what is done with it ---
 
@@ -192,7 +192,7 @@ class Server:
         except RequestError as error:
             raise ServerError(str(error)) from None
         except OSError as error:
-            raise ServerError(f"{self.url} can't be reached: {error}{self._told()}") from None
+            raise ServerError(f"{self.url} can't be reached: {error}{self._log_tail()}") from None
 
     def user(self, name: str, groups: Sequence[str] = ()) -> Path:
         """The kubeconfig of another user, who has a client certificate of the server's CA. Raises ServerError.
@@ -255,20 +255,20 @@ class Server:
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> re.Match[str]:
         """Wait for the line that the server prints when it is ready. Raises ServerError."""
         assert process.stdout is not None
-        said = b""
+        printed = b""
         deadline = time.monotonic() + self._start_seconds
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
-            while b"\n" not in said:
+            while b"\n" not in printed:
                 if not selector.select(max(deadline - time.monotonic(), 0)):
-                    raise ServerError(f"aggserver was not ready within {self._start_seconds:g} s{self._told()}")
+                    raise ServerError(f"aggserver was not ready within {self._start_seconds:g} s{self._log_tail()}")
                 piece = os.read(process.stdout.fileno(), _PIECE)
                 if not piece:
-                    raise ServerError(f"aggserver ended with status {process.wait()} before it was ready{self._told()}")
-                said += piece
-        found = _READY.match(said.decode(errors="replace"))
+                    raise ServerError(f"aggserver ended with status {process.wait()} before it was ready{self._log_tail()}")
+                printed += piece
+        found = _READY.match(printed.decode(errors="replace"))
         if found is None:
-            raise ServerError(f"aggserver said {said!r}, which is not its URL{self._told()}")
+            raise ServerError(f"aggserver printed {printed!r}, which is not its URL{self._log_tail()}")
         return found
 
     @property
@@ -287,8 +287,8 @@ class Server:
         except FileNotFoundError:
             return b""
 
-    def _told(self) -> str:
-        log = self._read_log(_TOLD_BYTES).decode(errors="replace").rstrip()
+    def _log_tail(self) -> str:
+        log = self._read_log(_SHOWN_BYTES).decode(errors="replace").rstrip()
         return f"; its log:\n{log}" if log else "; it has logged nothing"
 
     def _running(self) -> tuple[subprocess.Popen[bytes], re.Match[str]]:

@@ -96,15 +96,15 @@ def _status(body: bytes) -> JSONObject | None:
 
 
 def _unstructured(code: int, content_type: str, body: bytes) -> str:
-    said = "unknown"
+    text = "unknown"
     if not content_type or content_type.strip().lower().startswith("text/"):
-        said = body[:_MAX_QUOTED].decode(errors="replace").strip()
+        text = body[:_MAX_QUOTED].decode(errors="replace").strip()
     if code in _MESSAGES:
         return _MESSAGES[code]
     if code in (403, 415):
-        return said
+        return text
     if code == 406:
-        return _NOT_ACCEPTABLE if said in ("", "unknown") else said
+        return _NOT_ACCEPTABLE if text in ("", "unknown") else text
     if code >= 500:
-        return f"an error on the server ({quote(said)}) has prevented the request from succeeding"
+        return f"an error on the server ({quote(text)}) has prevented the request from succeeding"
     return f"the server responded with the status code {code} but did not return more information"

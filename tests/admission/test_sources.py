@@ -34,7 +34,7 @@ def test_the_generation_grows_with_every_change() -> None:
     seen.append(known.generation)
     known.put(made("a", 2))
     seen.append(known.generation)
-    known.learn(made("a", 3))
+    known.put_written(made("a", 3))
     seen.append(known.generation)
     known.remove("", "a")
     seen.append(known.generation)
@@ -54,7 +54,7 @@ def test_managed_fields_are_not_kept() -> None:
 def test_what_was_learned_holds_until_the_watch_has_it() -> None:
     known = Collection()
     known.put(made("q", 10, "team"))
-    known.learn(made("q", 12, "team"))
+    known.put_written(made("q", 12, "team"))
     known.put(made("q", 11, "team"))
     assert known.get("team", "q") == made("q", 12, "team")
     known.put(made("q", 12, "team"))
@@ -65,12 +65,12 @@ def test_what_was_learned_holds_until_the_watch_has_it() -> None:
 
 def test_nothing_is_learned_of_what_is_older_or_gone() -> None:
     known = Collection()
-    known.learn(made("q", 1, "team"))
+    known.put_written(made("q", 1, "team"))
     assert known.get("team", "q") is None
     known.put(made("q", 10, "team"))
-    known.learn(made("q", 9, "team"))
+    known.put_written(made("q", 9, "team"))
     assert known.get("team", "q") == made("q", 10, "team")
-    known.learn(made("q", 11, "team"))
+    known.put_written(made("q", 11, "team"))
     known.remove("team", "q")
     known.put(made("q", 4, "team"))
     assert known.get("team", "q") == made("q", 4, "team")

@@ -167,27 +167,27 @@ async def test_the_finalizer_is_put_on_and_taken_off() -> None:
     cluster = FakeCluster()
     await cluster.put(DEFINITIONS, crd(finalizers=["another/one"]))
     host = Host(cluster, LabelSelector.parse(""), TARGET, lambda: (), lambda: None)
-    await host.hold("crontabs.x.io")
-    await host.hold("crontabs.x.io")
+    await host.add_finalizer("crontabs.x.io")
+    await host.add_finalizer("crontabs.x.io")
     assert await finalizers(cluster) == ["another/one", "aggserver.io/adopted"]
-    await host.let_go("crontabs.x.io", "another uid")
+    await host.remove_finalizer("crontabs.x.io", "another uid")
     assert "aggserver.io/adopted" in await finalizers(cluster)
-    await host.let_go("crontabs.x.io", "uid-1")
-    await host.let_go("crontabs.x.io", "uid-1")
+    await host.remove_finalizer("crontabs.x.io", "uid-1")
+    await host.remove_finalizer("crontabs.x.io", "uid-1")
     assert await finalizers(cluster) == ["another/one"]
     patches = [body for (method, _), body in zip(cluster.calls, cluster.bodies, strict=True) if method == "PATCH"]
     assert [[each["op"] for each in patch] for patch in patches] == [["test", "test", "add"]] * 2
     await cluster.remove(DEFINITIONS, "crontabs.x.io")
-    await host.let_go("crontabs.x.io", "uid-1")
+    await host.remove_finalizer("crontabs.x.io", "uid-1")
     with pytest.raises(HostError, match="is not in the host any more"):
-        await host.hold("crontabs.x.io")
+        await host.add_finalizer("crontabs.x.io")
 
 
 async def test_a_change_of_somebody_else_is_not_lost() -> None:
     cluster = FakeCluster()
     await cluster.put(DEFINITIONS, crd())
     cluster.fail("PATCH", f"{DEFINITIONS}/crontabs.x.io", status(422, "Invalid", "the test failed"))
-    await Host(cluster, LabelSelector.parse(""), TARGET, lambda: (), lambda: None).hold("crontabs.x.io")
+    await Host(cluster, LabelSelector.parse(""), TARGET, lambda: (), lambda: None).add_finalizer("crontabs.x.io")
     assert await finalizers(cluster) == ["aggserver.io/adopted"]
 
 
@@ -207,7 +207,7 @@ async def test_a_refused_finalizer(error: ClusterError, text: str) -> None:
     await cluster.put(DEFINITIONS, crd())
     cluster.fail("PATCH", f"{DEFINITIONS}/crontabs.x.io", error)
     with pytest.raises(HostError) as refusal:
-        await Host(cluster, LabelSelector.parse(""), TARGET, lambda: (), lambda: None).hold("crontabs.x.io")
+        await Host(cluster, LabelSelector.parse(""), TARGET, lambda: (), lambda: None).add_finalizer("crontabs.x.io")
     assert text in str(refusal.value)
 
 
@@ -215,4 +215,4 @@ async def test_no_finalizer_on_a_definition_that_is_being_deleted() -> None:
     cluster = FakeCluster()
     await cluster.put(DEFINITIONS, crd(deletionTimestamp="2026-01-01T00:00:00Z"))
     with pytest.raises(HostError, match="is being deleted"):
-        await Host(cluster, LabelSelector.parse(""), TARGET, lambda: (), lambda: None).hold("crontabs.x.io")
+        await Host(cluster, LabelSelector.parse(""), TARGET, lambda: (), lambda: None).add_finalizer("crontabs.x.io")

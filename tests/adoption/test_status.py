@@ -160,7 +160,7 @@ async def test_steps_are_written() -> None:
     assert host.shown()[NAME]["phase"] == "Copying"
     assert registry.get_sample_value("aggserver_adoption_definitions", {"phase": "Copying"}) == 1
     status.observe(ADOPTED)
-    status.told(NAME, "a write came late", "AdoptionLateWrite")
+    status.report(NAME, "a write came late", "AdoptionLateWrite")
     host.gone_on.set()
     await host.once()
     assert host.shown()[NAME]["told"]["message"] == "a write came late"
@@ -187,7 +187,7 @@ async def test_a_repetition_is_counted() -> None:
     task = asyncio.create_task(status.run())
     await host.once()
     for _ in range(2):
-        status.told(NAME, "again", "AdoptionLateWrite")
+        status.report(NAME, "again", "AdoptionLateWrite")
         host.gone_on.set()
         await host.once()
     assert host.events() == [("AdoptionCopying", 1), ("AdoptionLateWrite", 2)]
@@ -199,7 +199,7 @@ async def test_events_of_a_definition_are_limited() -> None:
     status, _ = _status(host)
     status.observe(COPYING)
     for number in range(100):
-        status.told(NAME, f"number {number}")
+        status.report(NAME, f"number {number}")
     task = asyncio.create_task(status.run())
     await host.once()
     assert len(host.events()) == 25

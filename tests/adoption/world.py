@@ -273,7 +273,7 @@ class World:
         if "host" in self.full:
             raise FailedError(f"{what}: 500 InternalError: etcdserver: mvcc: database space exceeded")
 
-    async def hold(self, definition: str) -> None:
+    async def add_finalizer(self, definition: str) -> None:
         await self.point("hold")
         if definition not in self.holding:
             self._written("the finalizer can't be put on")
@@ -284,7 +284,7 @@ class World:
         metadata = self.crds[definition]["metadata"] if definition in self.crds else {}
         return metadata.get("uid") == uid and "deletionTimestamp" not in metadata
 
-    async def let_go(self, definition: str, uid: str) -> None:
+    async def remove_finalizer(self, definition: str, uid: str) -> None:
         await self.point("let go")
         if definition in self.crds and self.crds[definition]["metadata"]["uid"] == uid:
             if definition in self.holding:

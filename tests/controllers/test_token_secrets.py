@@ -184,9 +184,9 @@ async def test_secrets_are_looked_up_by_their_accounts(world: World) -> None:
     for number in range(2000):
         key, obj = f"default/s{number}", secret({NAME: f"a{number}"})
         controller._of_secrets.objects[key] = obj
-        controller._learn(key, obj)
-    controller._learn("default/s1", None)
-    controller._learn("default/s3", secret({NAME: "a2"}))
+        controller._index(key, obj)
+    controller._index("default/s1", None)
+    controller._index("default/s3", secret({NAME: "a2"}))
     assert await longest_turn(controller._look_again("default/a5", None)) < 500
     assert (controller._named["default/a2"], "default/a1" in controller._named) == (
         {"default/s2": None, "default/s3": None},

@@ -288,9 +288,9 @@ async def test_a_list_is_the_same_long_and_short(
         short = await client.get(CRONTABS_PATH + query, headers=headers)
         assert short.header("content-length") == str(len(short.body))
         with monkeypatch.context() as changed:
-            for name in ("_LONG_YAML", "_LONG_INDENTED", "_LONG_MADE"):
+            for name in ("_LONG_YAML", "_LONG_INDENTED", "_LONG_CONVERTED"):
                 changed.setattr(forms, name, -1)
-            for name in ("_MADE_BYTES", "_INDENTED_BYTES"):
+            for name in ("_CONVERTED_BYTES", "_INDENTED_BYTES"):
                 changed.setattr(forms, name, 1)
             assert (await client.get(CRONTABS_PATH + query, headers=headers)).body == short.body
 

@@ -17,7 +17,7 @@ def cases() -> Iterator[Case]:
     for name, make in _YAML.items():
         yield Case(f"bytes of YAML: {name}", make, yaml_text.decode, _BYTES)
     for name, make in _JSON.items():
-        yield Case(f"bytes of JSON: {name}", make, codec.decode_telling, _BYTES)
+        yield Case(f"bytes of JSON: {name}", make, codec.decode_checking_keys, _BYTES)
         yield Case(f"bytes of JSON, duplicates: {name}", make, _duplicates, _BYTES)
         yield Case(f"bytes of JSON, errors: {name}", make, json_text.syntax_error, _BYTES // 8)
     for name, make in _PEM.items():
@@ -27,7 +27,7 @@ def cases() -> Iterator[Case]:
 
 
 def _duplicates(body: bytes) -> list[str]:
-    codec.decode_telling(body)
+    codec.decode_checking_keys(body)
     return codec.duplicate_fields(body)
 
 

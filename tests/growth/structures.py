@@ -85,7 +85,7 @@ def _texts() -> Iterator[Case]:
 
 
 def _json() -> Iterator[Case]:
-    decode, twice = codec.decode_telling, json_text.duplicate_fields
+    decode, twice = codec.decode_checking_keys, json_text.duplicate_fields
     yield _case("JSON: items", decode, lambda n: b"[" + b"1," * n + b"1]", _SMALL)
     yield _case("JSON: floats", decode, lambda n: b"[" + b"1.0," * n + b"1]", _SMALL)
     yield _case("JSON: members", decode, lambda n: orjson.dumps({f"a{at}": at for at in range(n)}))

@@ -51,7 +51,7 @@ def _read_all(read: Callable[[str], Iterator[object]]) -> Callable[[str], object
 
 def _duplicates(body: bytes) -> list[str]:
     """Only well-formed texts are looked through, as in a request."""
-    codec.decode_telling(body)
+    codec.decode_checking_keys(body)
     return json_text.duplicate_fields(body)
 
 
@@ -84,10 +84,10 @@ READERS: dict[str, Callable[[str], object]] = {
     "integer": golang.parse_int,
     "unsigned integer": golang.parse_uint,
     "as JSON": golang.to_json,
-    "JSON": _on_bytes(codec.decode_telling),
+    "JSON": _on_bytes(codec.decode_checking_keys),
     "JSON, syntax": _on_bytes(json_text.syntax_error),
     "JSON, duplicates": _on_bytes(_duplicates),
-    "JSON, in a list": lambda text: codec.decode_telling(f"[{text}".encode()),
+    "JSON, in a list": lambda text: codec.decode_checking_keys(f"[{text}".encode()),
     "JSON, in a map": lambda text: _duplicates(f'{{"a":{text}'.encode()),
     "YAML": _on_bytes(yaml_text.decode),
     "YAML, documents": _on_bytes(yaml_text.decode_all),

@@ -233,14 +233,14 @@ async def test_what_sync_wrote_is_known_at_once(store: FailingStore) -> None:
         await create(store, "a")
         await controller.told(1)
         newer = await scale(store, "a", 2)
-        controller.informer.learn(newer)
+        controller.informer.put_written(newer)
         assert controller.informer.objects["a"]["spec"]["replicas"] == 2
-        controller.informer.learn({**newer, "metadata": {**newer["metadata"], "resourceVersion": "2"}, "spec": {}})
+        controller.informer.put_written({**newer, "metadata": {**newer["metadata"], "resourceVersion": "2"}, "spec": {}})
         assert controller.informer.objects["a"] == newer
         await delete(store, "a")
         await until(lambda: "a" not in controller.informer.objects)
         # The watch has delivered the deletion before the writer reports its older write.
-        controller.informer.learn(newer)
+        controller.informer.put_written(newer)
         assert controller.informer.objects == {}
 
 

@@ -107,7 +107,7 @@ DUPLICATES = {
 @pytest.mark.parametrize(("body", "texts"), DUPLICATES.values(), ids=DUPLICATES)
 def test_duplicate_fields(body: bytes, texts: list[str]) -> None:
     assert codec.duplicate_fields(body) == texts
-    assert not (texts and codec.decode_telling(body)[1])
+    assert not (texts and codec.decode_checking_keys(body)[1])
 
 
 def test_duplicates_are_reported_up_to_a_hundred() -> None:
@@ -135,9 +135,9 @@ def test_a_body_has_so_many_objects_and_arrays(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(codec, "_MAX_BRACKETS", 100)
     body = b"[" + b"[],{}," * 50 + b"1]"
     with pytest.raises(codec.DecodeError, match=r"^more than 100 objects and arrays$"):
-        codec.decode_telling(body)
+        codec.decode_checking_keys(body)
     assert len(codec.decode_json(body)) == 101
-    codec.decode_telling(body.replace(b"{}", b"1", 1))
+    codec.decode_checking_keys(body.replace(b"{}", b"1", 1))
 
 
 PROVEN: dict[str, tuple[bytes, bool]] = {
@@ -153,13 +153,13 @@ PROVEN: dict[str, tuple[bytes, bool]] = {
 
 @pytest.mark.parametrize(("body", "proven"), PROVEN.values(), ids=PROVEN)
 def test_what_proves_that_no_key_is_repeated(body: bytes, proven: bool) -> None:
-    assert codec.decode_telling(body)[1] == proven
+    assert codec.decode_checking_keys(body)[1] == proven
 
 
 def test_repeated_keys_of_yaml() -> None:
-    assert codec.decode_yaml_telling(b"a: 1\nb: 2\n") == ({"a": 1, "b": 2}, [])
+    assert codec.decode_yaml_checking_keys(b"a: 1\nb: 2\n") == ({"a": 1, "b": 2}, [])
     text = 'yaml: unmarshal errors:\n  line 2: key "a" already set in map\n  line 3: key 1 already set in map'
-    assert codec.decode_yaml_telling(b"a: 1\na: 2\nb: {1: x, 1: y}\n") == ({"a": 2, "b": {"1": True}}, [text])
+    assert codec.decode_yaml_checking_keys(b"a: 1\na: 2\nb: {1: x, 1: y}\n") == ({"a": 2, "b": {"1": True}}, [text])
 
 
 def test_syntax_error_finds_nothing_in_a_good_text() -> None:

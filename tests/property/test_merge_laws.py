@@ -178,7 +178,7 @@ def history(chance: random.Random) -> Iterator[str]:
 def test_pruning_is_passed_over_only_where_it_would_change_nothing(seed: int) -> None:
     told = list(history(random.Random(seed)))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(managers, "_says_no_less", lambda *_: False)
+        patched.setattr(managers, "_owns_no_less", lambda *_: False)
         assert list(history(random.Random(seed))) == told
 
 

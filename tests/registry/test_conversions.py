@@ -168,10 +168,10 @@ async def test_asked_again_while_the_rest_of_its_batch_is_converted() -> None:
     """Nobody waits for `a` when its list's batch is sent without it. Then somebody asks for it anew."""
     converter = AskedConverter()
     converter.gate = asyncio.Event()
-    questions = Conversions(converter, lambda key: True)
+    conversions = Conversions(converter, lambda key: True)
 
     def ask(*names: str) -> asyncio.Future[list[StoredObject]]:
-        return asyncio.ensure_future(questions.answers(TO_V2, [stored(name, 1) for name in names]))
+        return asyncio.ensure_future(conversions.views(TO_V2, [stored(name, 1) for name in names]))
 
     busy = [ask(f"{number}a", f"{number}b") for number in range(4)]
     listed = ask("a", "b")
@@ -503,10 +503,10 @@ async def test_an_object_that_can_not_be_accepted_fails_alone() -> None:
         return finished(obj, tree)
 
     target = ConvertedVersion("v2", V2, StoredObject.decoded, refusing, accept)
-    questions = Conversions(AskedConverter(), lambda key: True)
+    conversions = Conversions(AskedConverter(), lambda key: True)
     with pytest.raises(StatusError, match="bad"):
-        await questions.answers(target, [stored(name, 1) for name in "abc"])
-    (view,) = await questions.answers(target, [stored("c", 1)])
+        await conversions.views(target, [stored(name, 1) for name in "abc"])
+    (view,) = await conversions.views(target, [stored("c", 1)])
     assert view.decoded()["apiVersion"] == V2
 
 
@@ -531,7 +531,7 @@ async def test_what_has_many_values_is_finished_in_a_thread(spec: JSONObject, la
         threads.append(threading.get_ident())
         return finished(obj, tree)
 
-    questions = Conversions(Maker(), lambda key: True)
-    (view,) = await questions.answers(ConvertedVersion("v2", V2, StoredObject.decoded, told, accept), [stored("a", 1)])
+    conversions = Conversions(Maker(), lambda key: True)
+    (view,) = await conversions.views(ConvertedVersion("v2", V2, StoredObject.decoded, told, accept), [stored("a", 1)])
     assert view.decoded()["spec"] == spec
     assert [thread != threading.get_ident() for thread in threads] == [large]

@@ -70,7 +70,7 @@ def test_a_connection_remembers_whether_all_cas_were_known(factory):
     async def main():
         async with Running() as running:
             known = False
-            running.tls.knows_all = lambda: known
+            running.tls.knows_all_cas = lambda: known
             before = await running.http2()
             assert (await before.get())["status"] == 200
             known = True

@@ -20,7 +20,17 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from aggserver.adoption.records.record import LATE_WRITE, CantCopy, Copied, HostChange, Moving, Source, SourcePage, Told, digest
+from aggserver.adoption.records.record import (
+    LATE_WRITE,
+    CantCopy,
+    Copied,
+    HostChange,
+    Moving,
+    ReportMessage,
+    Source,
+    SourcePage,
+    digest,
+)
 from aggserver.cluster.pacing import Sleep
 from aggserver.storage.interface import Conflict, KeyExists, NotFound, Storage
 
@@ -312,12 +322,12 @@ class Copier:
 class Copies:
     """The copiers of the families that are moving, and the tasks in which they follow the host.
 
-    told: called for late writes that were not copied.
+    report: called for late writes that were not copied.
     """
 
-    def __init__(self, storage: Storage, told: Told, *, clock: Callable[[], float], sleep: Sleep) -> None:
+    def __init__(self, storage: Storage, report: ReportMessage, *, clock: Callable[[], float], sleep: Sleep) -> None:
         self._storage = storage
-        self._told = told
+        self._report = report
         self._clock = clock
         self._sleep = sleep
         self._copiers: dict[str, dict[str, Copier]] = {}
@@ -375,7 +385,7 @@ class Copies:
         else:
             why = f"{what} of {change.key} at the host's revision {change.revision} came late: what was written here since stays"
             log.warning("%s: %s", family, why)
-            self._told(family, why, LATE_WRITE)
+            self._report(family, why, LATE_WRITE)
 
 
 async def stopped(tasks: Sequence[asyncio.Task[Any]]) -> None:

@@ -235,7 +235,7 @@ class _Family:
 
         given = await back.rest(self._record.copied[name], progress)
         self._say(f"{name}: {given.written} objects written, {given.deleted} deleted")
-        for line in given.told:
+        for line in given.messages:
             self._say(f"{name}: {line}")
 
     async def _announce(self, host: Storage) -> None:

@@ -8,7 +8,8 @@ Clients are led to the host meanwhile, and see its old objects. So nothing is wr
 what the host does not take, such as an object that its schema no longer allows to be created, is reported by name.
 
 The dependents of an object that was created here have its old uid in their ownerReferences. Within the definition these are
-changed before the host's garbage collector sees them; elsewhere in the cluster it deletes such dependents, as `Given.told` says.
+changed before the host's garbage collector sees them; elsewhere in the cluster it deletes such dependents, of which
+`Given.messages` warns.
 Source: k8s.io/apiserver pkg/registry/rest (create.go, update.go), k8s.io/apimachinery pkg/util/managedfields/internal/
 fieldmanager.go (Update), k8s.io/apiserver pkg/admission/plugin/webhook/errors (NewDryRunUnsupportedErr), v0.36.3.
 """
@@ -24,9 +25,9 @@ from urllib.parse import quote
 from aggserver.adoption.give_back.to_etcd import (
     Fault,
     all_of,
+    fault_text,
     objects,
     objects_prefix,
-    told,
     written_here,
 )
 from aggserver.adoption.records.record import CantGiveBack, Copied, Given, Progress, Refused
@@ -44,7 +45,7 @@ UID_BEFORE = "aggserver.io/uid-before-release"
 
 PAGE = 500
 AT_ONCE = 16  # objects at the same time
-MOST_TOLD = 20  # objects that have a new uid and are named
+MOST_RENAMED = 20  # objects that have a new uid and are named
 ATTEMPTS = 6  # of a request to a host that is too busy
 _BUSY = (429, 503)
 # Codes below 500 that are not about the object: another attempt may succeed.
@@ -150,7 +151,7 @@ class GiveBackThroughAPI:
     async def rest(self, copied: Copied, progress: Progress) -> Given:
         keys, faults = await self._differences(copied)
         if faults:
-            raise CantGiveBack(told("what the move left at the host has changed", faults))
+            raise CantGiveBack(fault_text("what the move left at the host has changed", faults))
         refused = await self._each(keys, self._try, progress)
         if refused:
             raise _refusal("the host does not take all objects, so nothing was written", refused)
@@ -163,7 +164,7 @@ class GiveBackThroughAPI:
             pass_.unknown -= self._uids.keys()
         if refused:
             raise _refusal("the host does not take all objects; they are still here", refused)
-        return Given(pass_.written, pass_.deleted, pass_.size, tuple(pass_.told()))
+        return Given(pass_.written, pass_.deleted, pass_.size, tuple(pass_.messages()))
 
     async def _each(
         self, keys: Sequence[str], do: Callable[[str], Awaitable[None]], progress: Progress, pass_: _Pass | None = None
@@ -379,17 +380,19 @@ class _Pass:
         self.renamed: list[tuple[str, str, str]] = []
         self.written = self.deleted = self.size = 0
 
-    def told(self) -> list[str]:
+    def messages(self) -> list[str]:
         if not self.renamed:
             return []
-        lines = [f"{key} has the uid {new}, and had {old} here" for key, old, new in self.renamed[:MOST_TOLD]]
-        if len(self.renamed) > MOST_TOLD:
-            lines.append(f"and {len(self.renamed) - MOST_TOLD} more have new uids; their annotation {UID_BEFORE} has the old one")
+        lines = [f"{key} has the uid {new}, and had {old} here" for key, old, new in self.renamed[:MOST_RENAMED]]
+        if len(self.renamed) > MOST_RENAMED:
+            lines.append(
+                f"and {len(self.renamed) - MOST_RENAMED} more have new uids; their annotation {UID_BEFORE} has the old one"
+            )
         return [*lines, "objects elsewhere in the cluster that are owned by one of these are deleted by the garbage collector"]
 
 
 def _refusal(what: str, refused: Sequence[Fault]) -> Refused:
-    return Refused(f"{told(what, refused)}. Change or delete them, and ask for the release again")
+    return Refused(f"{fault_text(what, refused)}. Change or delete them, and ask for the release again")
 
 
 def _delete_options(theirs: JSONMapping) -> JSONObject:

@@ -49,10 +49,10 @@ __all__ = [
     "all_of",
     "difference",
     "fault",
+    "fault_text",
     "objects",
     "objects_prefix",
     "raising",
-    "told",
     "written_here",
 ]
 
@@ -191,7 +191,7 @@ class GiveBackToStore:
                 if len(faults) > MOST_NAMED:
                     break
         if faults:
-            raise CantGiveBack(told("what the move left in the cluster's etcd has changed", faults))
+            raise CantGiveBack(fault_text("what the move left in the cluster's etcd has changed", faults))
 
     async def first(self, copied: Copied, progress: Progress) -> Given:
         given = await self._compare(copied, progress)
@@ -289,7 +289,7 @@ class GiveBackToStore:
                 elif error is not None:
                     raise error
         if refused:
-            raise CantGiveBack(told("the cluster's etcd does not take all objects", refused))
+            raise CantGiveBack(fault_text("the cluster's etcd does not take all objects", refused))
         deleted = sum(write.value is None for write in writes)
         return Given(len(writes) - deleted, deleted, _size(writes))
 
@@ -321,7 +321,7 @@ class GiveBackToStore:
                     return
                 found = fault(None, error.current, copied)
                 if found is not None:
-                    raise CantGiveBack(told("what the move left in the cluster's etcd has changed", [found])) from None
+                    raise CantGiveBack(fault_text("what the move left in the cluster's etcd has changed", [found])) from None
                 write = write._replace(expected=error.current.revision)
             else:
                 return
@@ -367,7 +367,7 @@ class Leftovers:
         async for item in objects(self._host, self._prefix):
             if item.value.startswith(_ENCRYPTED):
                 encrypted = Fault(item.key, "is encrypted, so that only kube-apiserver can read and write it")
-                raise CantGiveBack(told("the cluster encrypts these objects", [encrypted]))
+                raise CantGiveBack(fault_text("the cluster encrypts these objects", [encrypted]))
             pairs.append((item.key, item.revision))
         return await asyncio.to_thread(digest, pairs) == copied.digest
 
@@ -399,7 +399,7 @@ class Leftovers:
                 return removed
             faults = [found for item in items if (found := fault(None, item, copied)) is not None]
             if faults:
-                raise CantGiveBack(told("not all that is left in the cluster's etcd was copied", faults))
+                raise CantGiveBack(fault_text("not all that is left in the cluster's etcd was copied", faults))
             for group in _groups(items):
                 for error in await all_of(map(self._delete, group)):
                     if error is not None:
@@ -460,10 +460,10 @@ def _size(writes: Iterable[HostWrite]) -> int:
 
 
 def _sum(a: Given, b: Given) -> Given:
-    return Given(a.written + b.written, a.deleted + b.deleted, a.size + b.size, (*a.told, *b.told))
+    return Given(a.written + b.written, a.deleted + b.deleted, a.size + b.size, (*a.messages, *b.messages))
 
 
-def told(what: str, faults: Sequence[Fault]) -> str:
+def fault_text(what: str, faults: Sequence[Fault]) -> str:
     """The text of an error that names the first of the objects."""
     named = "; ".join(f"{each.key} {each.why}" for each in faults[:MOST_NAMED])
     return f"{what}: {named}{'; and more' if len(faults) > MOST_NAMED else ''}"

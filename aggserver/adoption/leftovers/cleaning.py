@@ -13,7 +13,7 @@ from functools import partial
 
 from aggserver.adoption.families import Family
 from aggserver.adoption.records.journal import Journal
-from aggserver.adoption.records.record import CantGiveBack, Record, Told, none_left, silent
+from aggserver.adoption.records.record import CantGiveBack, Record, ReportMessage, none_left, silent
 from aggserver.adoption.steps import Actions, Step, next_step, to_clean
 from aggserver.adoption.wants import ChangedError, Wants
 
@@ -23,7 +23,7 @@ __all__ = ["Cleaning"]
 class Cleaning:
     """Removes the leftovers of families.
 
-    write, told: as in `moves.Moves`. answered: by definition, the time of the last request that was carried out or refused.
+    write, report: as in `moves.Moves`. answered: by definition, the time of the last request that was carried out or refused.
     """
 
     def __init__(
@@ -32,13 +32,13 @@ class Cleaning:
         steps: Actions,
         wants: Wants,
         write: Callable[[Record], Awaitable[None]],
-        told: Told,
+        report: ReportMessage,
     ) -> None:
         self._journal = journal
         self._steps = steps
         self._wants = wants
         self._write = write
-        self._told = told
+        self._report = report
         self.answered: dict[str, str] = {}
 
     async def clean(self, record: Record, family: Family) -> None:
@@ -57,7 +57,7 @@ class Cleaning:
             record = self._journal.get(record.family) or record
             copied = none_left(record.copied[name].host_revision)
             await self._write(replace(record, copied={**record.copied, name: copied}))
-            self._told(record.family, f"{count} objects of {name} were removed from the cluster's etcd")
+            self._report(record.family, f"{count} objects of {name} were removed from the cluster's etcd")
         for name in family.opened:
             await self._steps.close_leftovers(name)
         # The host's watch may be behind: without this, the next step would close the definitions again.

@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote
 
-from aggserver.adoption.give_back.to_etcd import MOST_NAMED, Fault, all_of, objects_prefix, told
+from aggserver.adoption.give_back.to_etcd import MOST_NAMED, Fault, all_of, fault_text, objects_prefix
 from aggserver.adoption.leftovers.version import (
     LEFTOVER,
     MANAGER,
@@ -116,14 +116,14 @@ class APILeftovers:
         async def take(page: Sequence[Leftover]) -> tuple[int, list[Fault]]:
             nonlocal removed
             if faults := [Fault(each.key, why) for each in page if (why := fault(each, copied))]:
-                raise CantGiveBack(told("not all that is left in the cluster's etcd was copied", faults))
+                raise CantGiveBack(fault_text("not all that is left in the cluster's etcd was copied", faults))
             done, refused = await self._each(page, self._remove)
             removed += done
             progress(removed, max(copied.count, removed), 0)
             return done, refused
 
         if refused := await self._repeat(take):
-            raise CantGiveBack(told(f"{removed} objects were removed, and the rest is refused", refused))
+            raise CantGiveBack(fault_text(f"{removed} objects were removed, and the rest is refused", refused))
         return removed
 
     async def release_finalizers(self) -> None:
@@ -143,7 +143,7 @@ class APILeftovers:
         async with self.opened():
             await self._check_webhooks(updates=True)
             if refused := await self._repeat(take):
-                raise CantGiveBack(told("what is left in the cluster's etcd keeps its finalizers", refused))
+                raise CantGiveBack(fault_text("what is left in the cluster's etcd keeps its finalizers", refused))
 
     # --- the version ---
 

@@ -77,7 +77,7 @@ class Journal:
         """Read a record again, for callers that can't wait for the watch. Raises StorageError."""
         found = await self._storage.get(RECORDS + family)
         if found is None:
-            self._learn(family, None, await self._storage.revision())
+            self._set_newer(family, None, await self._storage.revision())
         elif self._read(found):
             self._on_change()
 
@@ -147,7 +147,7 @@ class Journal:
         else:
             revision = await self._storage.update(key, value, revision)
         self._wrote[record.family] = revision
-        self._learn(record.family, record, revision)
+        self._set_newer(record.family, record, revision)
 
     async def remove(self, family: str) -> None:
         """Remove a record, if there is one. Raises StorageError, as `write` does."""
@@ -158,7 +158,7 @@ class Journal:
             except NotFound:
                 revision = await self._storage.revision()
             self._wrote.pop(family, None)
-            self._learn(family, None, revision)
+            self._set_newer(family, None, revision)
 
     # --- the definitions ---
 
@@ -231,7 +231,7 @@ class Journal:
         self._set(family, record, item.revision)
         return True
 
-    def _learn(self, family: str, record: Record | None, revision: int) -> None:
+    def _set_newer(self, family: str, record: Record | None, revision: int) -> None:
         if self._known.get(family, (None, 0))[1] < revision:
             self._set(family, record, revision)
             self._on_change()

@@ -33,9 +33,9 @@ __all__ = [
     "Progress",
     "Record",
     "Refused",
+    "ReportMessage",
     "Source",
     "SourcePage",
-    "Told",
     "being_removed",
     "decode",
     "digest",
@@ -180,7 +180,7 @@ NOTE = "AdoptionNote"
 LATE_WRITE = "AdoptionLateWrite"
 
 
-class Told(Protocol):
+class ReportMessage(Protocol):
     """Reports a message about a family to people. Called on the event loop, must not raise."""
 
     def __call__(self, family: str, message: str, reason: str = NOTE, /) -> None: ...
@@ -284,12 +284,12 @@ class Refused(CantGiveBack):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What was written to the host: how many objects, how many deletions, and bytes. told: messages about it for people."""
+    """What was written to the host: how many objects, how many deletions, and bytes. messages: about it, for people."""
 
     written: int = 0
     deleted: int = 0
     size: int = 0
-    told: Sequence[str] = ()
+    messages: Sequence[str] = ()
 
 
 class GiveBack(Protocol):

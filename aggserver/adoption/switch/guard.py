@@ -166,10 +166,10 @@ def _trouble(refusal: ClusterError | None, generation: str) -> str:
     """
     if refusal is None:
         return _NOT_YET if generation else ""
-    said = _REFUSED_BY.search(refusal.message)
-    if said is None:
+    match = _REFUSED_BY.search(refusal.message)
+    if match is None:
         return f"it refuses the probe for another reason: {refusal}"
-    if said.group(1) == generation:
+    if match.group(1) == generation:
         return ""
     return "it still applies an earlier guard"
 

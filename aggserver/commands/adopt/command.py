@@ -77,14 +77,14 @@ async def from_backup(
 ) -> bool:
     """Give definitions back from a backup: those that the options name by their full names, or all. Raises as `run`."""
 
-    def told(line: str) -> None:
+    def print_message(line: str) -> None:
         say(json.dumps({"message": line}, ensure_ascii=False) if options.output == "json" else line)
 
     host = await open_host_etcd(options)
     try:
-        async with opened_backup(file, told) as own:
+        async with opened_backup(file, print_message) as own:
             names = options.definition_names
-            await release_from_backup(own, cluster, host, told, definitions=names, through_api=options.through_api)
+            await release_from_backup(own, cluster, host, print_message, definitions=names, through_api=options.through_api)
     finally:
         if host is not None:
             await host.close()

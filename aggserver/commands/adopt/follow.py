@@ -51,9 +51,9 @@ def line(definition: str, before: JSONMapping | None, now: JSONMapping | None) -
     if now is None:
         return f"{definition}: served by kube-apiserver" if before is not None else ""
     seen: Mapping[str, object] = before or {}
-    said = []
+    parts = []
     if (seen.get("phase"), seen.get("reason")) != (now["phase"], now.get("reason")):
-        said.append(str(now["phase"]) + (f": {now['reason']}" if now.get("reason") else ""))
+        parts.append(str(now["phase"]) + (f": {now['reason']}" if now.get("reason") else ""))
     if now.get("told") and now["told"] != seen.get("told") and now["told"]["message"] != now.get("reason"):
-        said.append(str(now["told"]["message"]))
-    return f"{definition}: {'; '.join(said)}" if said else ""
+        parts.append(str(now["told"]["message"]))
+    return f"{definition}: {'; '.join(parts)}" if parts else ""

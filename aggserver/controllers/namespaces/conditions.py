@@ -20,13 +20,13 @@ __all__ = ["Remaining", "with_conditions"]
 class Remaining:
     """What could not be deleted: objects by (group, plural), the finalizers that they wait for, and what failed.
 
-    told: whether the conditions show the numbers. As upstream, they do not while there are Pods, which are deleted first.
+    shows_numbers: whether the conditions have the numbers. As upstream, not while there are Pods, which are deleted first.
     """
 
     objects: Counter[tuple[str, str]] = field(default_factory=Counter)
     finalizers: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
-    told: bool = True
+    shows_numbers: bool = True
 
 
 class _Condition(NamedTuple):
@@ -80,11 +80,11 @@ def _problems(remaining: Remaining) -> dict[str, tuple[str, str]]:
         failures = sorted(remaining.failures)
         message = f"Failed to delete all resource types, {len(failures)} remaining: {', '.join(failures)}"
         found["NamespaceDeletionContentFailure"] = "ContentDeletionFailed", message
-    if remaining.told and remaining.objects:
+    if remaining.shows_numbers and remaining.objects:
         # The name of a core resource ends with a dot, as upstream.
         left = sorted(f"{name}.{group} has {count} resource instances" for (group, name), count in remaining.objects.items())
         found["NamespaceContentRemaining"] = "SomeResourcesRemain", f"Some resources are remaining: {', '.join(left)}"
-    if remaining.told and remaining.finalizers:
+    if remaining.shows_numbers and remaining.finalizers:
         left = sorted(f"{name} in {count} resource instances" for name, count in remaining.finalizers.items())
         message = f"Some content in the namespace has finalizers remaining: {', '.join(left)}"
         found["NamespaceFinalizersRemaining"] = "SomeFinalizersRemain", message

@@ -101,7 +101,7 @@ class NamespaceController:
         if _PODS in resources:
             await self._delete(*_PODS, namespace, remaining)
             if remaining.objects:
-                remaining.told = False
+                remaining.shows_numbers = False
                 return remaining
         for group, resource in resources:
             if (group, resource) != _PODS:

@@ -97,7 +97,7 @@ class PodRunner:
     # --- Pods ---
 
     async def _sync_pod(self, key: str, pod: JSONObject | None) -> float | None:
-        self._tell_controller("Pod", key, pod)
+        self._enqueue_controllers("Pod", key, pod)
         if pod is None:
             return None
         metadata, spec = pod["metadata"], pod["spec"]
@@ -126,7 +126,7 @@ class PodRunner:
 
     # --- workloads ---
 
-    def _tell_controller(self, kind: str, key: str, obj: JSONObject | None) -> None:
+    def _enqueue_controllers(self, kind: str, key: str, obj: JSONObject | None) -> None:
         """Enqueue the controller of an object, and its former controller."""
         known = self._controllers.pop((kind, key), None)
         reference = controller_of(obj) if obj is not None else None
@@ -150,7 +150,7 @@ class PodRunner:
 
     async def _sync(self, kind: str, key: str, owner: JSONObject | None) -> float | None:
         if kind == "ReplicaSet":
-            self._tell_controller(kind, key, owner)
+            self._enqueue_controllers(kind, key, owner)
         if owner is None or "deletionTimestamp" in owner["metadata"]:
             return None
         metadata = owner["metadata"]

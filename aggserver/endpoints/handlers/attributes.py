@@ -17,8 +17,9 @@ __all__ = ["allowed_to_create", "bound"]
 
 
 def bound(scope: ResourceScope, request: Request, operation: str, options: Mapping[str, Any], *, dry_run: bool) -> BoundChain:
-    """operation: what the verb implies; an apply or a PUT is an UPDATE here, though it may create. options: as the client sent
-    them.
+    """The admission chain for a request. operation: that of the verb; UPDATE for an apply or a PUT, though it may create.
+
+    options: as the client sent them.
     """
     attributes = Attributes(
         operation=operation,
@@ -39,7 +40,7 @@ def bound(scope: ResourceScope, request: Request, operation: str, options: Mappi
 
 
 def allowed_to_create(admission: Admission, request: Request) -> Admission:
-    """Admission that also checks, if an apply or a PUT turns out to create the object, that the user may create it."""
+    """Admission that also checks, for an apply or a PUT that creates the object, that the user may create it."""
     return _CreateAuthorized(admission, request)
 
 

@@ -43,7 +43,7 @@ _SUMMARY_BYTES = 30
 # Bodies above this many bytes are decoded, pruned and defaulted in a thread: it takes milliseconds, and other requests must not
 # wait.
 _LONG = 128 * 1024
-# The first line of a strict YAML decoder's error; one line for each complaint follows.
+# The first line of a strict YAML decoder's error; a line for each repeated key follows.
 _YAML_ERRORS = "yaml: unmarshal errors:\n"
 
 
@@ -65,8 +65,8 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
     elif not obj.get("kind"):
         raise _unrecognized(scope, without_kind(body.decode("utf-8", "replace")), body)
     _check_group_version(scope, obj, body)
-    # Clients see when the version is checked, as upstream: first, for what is decoded into a type of that version, but for others
-    # only once they were pruned.
+    # The order decides which error clients get. As upstream, the version of typed objects is checked first, that of custom
+    # resources only after pruning.
     if scope.typed:
         _check_version(scope, obj)
     why = await _aside(request, body, object_meta.type_error, obj.get("metadata"), scope.kind if scope.typed else "")
@@ -90,7 +90,7 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
 
 
 async def _aside(request: Request, body: bytes, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function that works on the body or what was decoded of it: in a thread if it is long."""
+    """Call a function that works on the body or the decoded value: in a thread if the body is long."""
     if len(body) <= _LONG:
         return function(*args, **kwargs)
     return await OBJECTS.run(request.user.name, len(body), function, *args, **kwargs)
@@ -99,7 +99,7 @@ async def _aside(request: Request, body: bytes, function: Callable[P, T], *args:
 async def _complaints(
     scope: ResourceScope, request: Request, body: bytes, duplicates: list[str] | None, unknown: list[str]
 ) -> list[str]:
-    """What a strict decoder says of a body. duplicates: as from `_decode`. unknown: the paths of fields that were pruned."""
+    """A strict decoder's complaints about a body. duplicates: from `_decode`. unknown: the paths of fields that were pruned."""
     if scope.type_name and (duplicates is None or unknown):
         read = _of_yaml if _is_yaml(request.header(b"content-type")) else strict.complaints
         return (duplicates or []) + await _slowly(request, lambda text: read(text, lookup(scope.type_name)), body)
@@ -109,7 +109,7 @@ async def _complaints(
 
 
 def _of_yaml(body: bytes, of: Type) -> list[str]:
-    """Upstream makes JSON of YAML before it reads it: sorted, and without what is there twice."""
+    """A strict decoder's complaints about YAML, which upstream first converts to JSON, with sorted keys and none repeated."""
     return strict.complaints(golang.to_json(codec.decode_yaml(body)).encode(), of)
 
 
@@ -143,12 +143,12 @@ async def read_configuration(request: Request, field_validation: str) -> ApplyCo
 
 async def _decode_configuration(request: Request, text: bytes) -> tuple[Any, list[str]]:
     if text[:1] == b"{":
-        # Client libraries send JSON. The JSON decoder reads it several times as fast as the YAML decoder.
+        # Client libraries send JSON, for which the JSON decoder is several times as fast as the YAML decoder.
         with suppress(codec.DecodeError):
-            value, nothing_repeated = await _aside(request, text, codec.decode_telling, text)
+            value, nothing_repeated = await _aside(request, text, codec.decode_checking_keys, text)
             if nothing_repeated:
                 return value, []
-    return await _slowly(request, codec.decode_yaml_telling, text)
+    return await _slowly(request, codec.decode_yaml_checking_keys, text)
 
 
 async def read_delete_body(request: Request) -> Any:
@@ -166,14 +166,14 @@ async def read_delete_body(request: Request) -> Any:
 
 
 async def _decode(request: Request, body: bytes, content_type: str) -> tuple[Any, list[str] | None]:
-    """The value, and a strict decoder's complaints about repeated keys; None if they have to be looked for.
+    """The value, and a strict decoder's complaints about repeated keys; None if there may be some, which the caller must find.
 
     Raises DecodeError, ProtobufError; 415 for a media type that isn't supported, such as protobuf of a custom resource.
     """
     if not negotiation.is_protobuf(content_type):
         if negotiation.body_is_yaml(content_type):
-            return await _slowly(request, codec.decode_yaml_telling, body)
-        value, nothing_repeated = await _aside(request, body, codec.decode_telling, body)
+            return await _slowly(request, codec.decode_yaml_checking_keys, body)
+        value, nothing_repeated = await _aside(request, body, codec.decode_checking_keys, body)
         return value, [] if nothing_repeated else None
     try:
         return await _aside(request, body, protobuf.decode, body), []
@@ -182,6 +182,7 @@ async def _decode(request: Request, body: bytes, content_type: str) -> tuple[Any
 
 
 async def _slowly(request: Request, decode: Callable[[bytes], T], body: bytes) -> T:
+    """Call a slow decoder: in a thread, unless the body is short."""
     if len(body) <= _SLOW_BYTES:
         return decode(body)
     return await _SLOW.run(request.user.name, len(body), decode, body)

@@ -11,7 +11,7 @@ from aggserver.registry.rest import Context, Creater, WriteRequest
 
 __all__ = ["create"]
 
-# Of reviews, tokens and bindings, which nobody can read afterwards.
+# The verbs of reviews, tokens and bindings, which can't be read after their creation.
 _CREATE_ONLY = frozenset({"create"})
 
 

@@ -32,7 +32,7 @@ async def delete(scope: ResourceScope, resource: Deleter, context: Context, requ
     if result.shown:
         return reply.object_reply(scope, request, media, result.object)
     if not result.gone:
-        # 202 only with `orphanDependents: false`, as upstream: with anything else it would break older clients.
+        # As upstream, 202 only with `orphanDependents: false`, since older clients expect 200.
         return reply.object_reply(scope, request, media, result.object, 202 if wanted.orphan_dependents is False else 200)
     metadata = result.object.decoded()["metadata"]
     details: JSONObject = {"name": metadata["name"]}
@@ -45,7 +45,7 @@ async def delete(scope: ResourceScope, resource: Deleter, context: Context, requ
 
 
 async def _delete_corrupt(scope: ResourceScope, context: Context, request: Request, media: MediaType) -> Response:
-    """Remove an object that can't be read, if the user is allowed to. Admission is skipped, since it would need the object."""
+    """Remove an object that can't be read, if the user is allowed to. Admission is skipped, since it can't read it either."""
     if not isinstance(scope.rest, CorruptDeleter):
         text = "no unsafe deleter provided, can not honor ignoreStoreReadErrorWithClusterBreakingPotential"
         raise errors.internal_error(text)

@@ -1,4 +1,4 @@
-"""Options: query parameters and DeleteOptions bodies, as the values of `registry/rest.py`.
+"""Options: decodes and checks query parameters and DeleteOptions bodies. The results are values of `registry/rest.py`.
 
 Pure. Errors are upstream's: 400 for what can't be decoded, 422 with the options' own kind (group meta.k8s.io) for invalid values.
 Source: k8s.io/apimachinery pkg/apis/meta/v1/validation/validation.go, pkg/apis/meta/internalversion, v0.36.3.
@@ -39,7 +39,10 @@ def given(query: Mapping[str, Sequence[str]]) -> Mapping[str, Any]:
 
 
 def write_options(kind: str, query: Mapping[str, Sequence[str]], user_agent: str, *, applies: bool = False) -> WriteOptions:
-    """kind: CreateOptions, UpdateOptions or PatchOptions. query: parameter -> its values. applies: whether it is an apply."""
+    """The options of a write. kind: CreateOptions, UpdateOptions or PatchOptions. query: parameter -> its values.
+
+    applies: whether it is an apply. Raises 400 and 422.
+    """
     manager = _first(query, "fieldManager")
     validation = _first(query, "fieldValidation")
     dry_run = list(query.get("dryRun", ()))
@@ -78,8 +81,9 @@ def _manager_of(user_agent: str) -> str:
 def list_options(scope: ResourceScope, query: Mapping[str, str], *, name: str) -> ListOptions:
     """The options of list, watch and deletecollection. name: from the path or the field selector's metadata.name, '' for none.
 
-    A name in the path acts as a field selector, and must agree with one that is given. Only the parameter `watch` decides whether
-    the rules of a watch or of a list are checked, as upstream: on the deprecated paths below /watch/ they are a list's.
+    A name in the path acts as a field selector, and must be the name in a given one. As upstream, only the parameter `watch`
+    decides whether the rules of a watch or of a list are checked; on the deprecated paths below /watch/ these are a list's.
+    Raises 400 and 422.
     """
     watch = _boolean(query, "watch") or False
     # Upstream's order, since only the first error is reported: numbers, selectors, the rest.
@@ -150,7 +154,7 @@ def for_collection(options: DeleteOptions) -> DeleteOptions:
 
 
 def _check_alone(given: Mapping[str, Any]) -> list[FieldError]:
-    """The option to remove an unreadable object excludes all others: none of them can be honored for such an object."""
+    """The errors for options beside the one to remove an unreadable object, none of which can be honored for such an object."""
     others = ("dryRun", "propagationPolicy", "orphanDependents", "gracePeriodSeconds", "preconditions")
     set_too = [name for name in others if (given.get(name) if name == "dryRun" else given.get(name) is not None)]
     path = Path(_IGNORE_STORE_READ_ERROR)
@@ -208,9 +212,9 @@ def _check_list(options: ListOptions) -> list[FieldError]:
 
 
 def _begins_with_state(options: ListOptions) -> bool:
-    """Whether a watch names no revision: it begins with the current objects, and a bookmark after them if it allows bookmarks."""
-    asked = options.send_initial_events is not None or options.resource_version_match
-    return not asked and options.resource_version in ("", "0")
+    """Whether a watch has no revision, so that it begins with the current objects, and a bookmark after them if allowed."""
+    is_explicit = options.send_initial_events is not None or options.resource_version_match
+    return not is_explicit and options.resource_version in ("", "0")
 
 
 def _check_watch(options: ListOptions) -> list[FieldError]:
@@ -231,7 +235,7 @@ def _check_watch(options: ListOptions) -> list[FieldError]:
 
 
 _NOT_SUPPORTED = "field label not supported: {}"
-# The kinds with words of their own.
+# Kinds with an error text of their own.
 _UNSUPPORTED = {
     "Job": 'field label "{}" not supported for Job',
     "ResourceSlice": "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}",
@@ -239,7 +243,7 @@ _UNSUPPORTED = {
 
 
 def _check_fields(fields: FieldSelector, scope: ResourceScope) -> None:
-    # Those of the built-in kinds that have no fields of their own have upstream's default ones.
+    # Built-in kinds without selectable fields of their own have upstream's default ones.
     by_default = scope.built_in and not scope.selectable_fields
     for name in fields.fields():
         if name in scope.selectable_fields or name == "metadata.name":

@@ -41,8 +41,8 @@ _LONG = 8 * 1024
 # So are patches of objects above this many bytes: each operation may move all items of a list, and the object is pruned.
 _LONG_OBJECT = 128 * 1024
 
-# What a patch of finalizers names of metadata, preconditions included. It needs no converter, since a finalizer that can't be
-# removed blocks a deletion. Other patches of metadata need none if the response has nothing but metadata.
+# Members of metadata in a patch of finalizers, with its preconditions. Such a patch is made without conversion, since a finalizer
+# that can't be removed blocks a deletion. Other patches of metadata are only if the response has only metadata.
 _OF_FINALIZERS = {"finalizers", "resourceVersion", "uid"}
 
 _STRATEGIC_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
@@ -106,8 +106,9 @@ async def _apply(
 class _Patch:
     """A patch as a function of the current object, which raises StatusError.
 
-    shown: of a strategic merge patch, its text. It is read again for that, since the object that was pruned shares parts with it.
-    written: the JSON that upstream makes of a patched object, which gives its strict decoder's complaints their order.
+    shown: makes the text of a strategic merge patch for errors; None for other patches. It decodes the patch again, since the
+    patched object, which was pruned, shares values with the first one. written: encodes a patched object as upstream does; the
+    order of its members is the order of a strict decoder's complaints.
     """
 
     def __init__(
@@ -125,14 +126,14 @@ class _Patch:
         return self._shown is not None
 
     def unknown(self, current: JSONObject, paths: list[str], type_name: str) -> list[str]:
-        """A strict decoder's complaints about what it has made of the object. paths: of the fields that were pruned."""
+        """A strict decoder's complaints about the patched object. paths: of the fields that were pruned from it."""
         if not paths or not type_name:
             return [f'unknown field "{path}"' for path in paths]
         texts = strict.complaints(self._written(self.apply(current)), lookup(type_name))
         return sorted(texts) if self.is_strategic else texts
 
     def rejected(self, current: JSONObject, why: str) -> errors.StatusError:
-        """422 without a kind or a name, with a strategic merge patch itself, or with what other patches make of the object."""
+        """422 without a kind or a name. Its value is a strategic merge patch itself, or the object that other patches make."""
         # The unknown fields were pruned from the first result, so the patch is applied once more.
         shown = golang.to_json(self.apply(current)) if self._shown is None else self._shown()
         return errors.invalid("", "", "", [field.invalid(Path("patch"), shown, why)])
@@ -141,8 +142,7 @@ class _Patch:
 def _read(content_type: str, given: bytes, write: WriteOptions, of: Type | None) -> tuple[_Patch, list[str], set[str]]:
     """of: the type of the object for a strategic merge patch, else None.
 
-    Returns the patch, a strict decoder's complaints about it, and the members of metadata that it names, if it names nothing
-    else.
+    Returns the patch, a strict decoder's complaints about it, and the members of metadata in it, if it changes metadata only.
     Raises 400 and 413 for an invalid patch, before any object is read.
     """
     try:
@@ -167,7 +167,7 @@ def _read(content_type: str, given: bytes, write: WriteOptions, of: Type | None)
 def _patched(
     scope: ResourceScope, current: JSONObject, read: _Patch, complaints: list[str], *, is_strict: bool
 ) -> tuple[JSONObject, list[str]]:
-    """The patched object, pruned and defaulted, and a strict decoder's complaints about the patch and what it has made."""
+    """The patched object, pruned and defaulted, and a strict decoder's complaints about the patch and this object."""
     obj = read.apply(current)
     try:
         if why := _shape_problem(obj):
@@ -186,7 +186,7 @@ def _patched(
 
 
 def _compiled(content_type: str, value: Any) -> _Patch:
-    """Raises InvalidPatch, TooManyOperations."""
+    """A JSON patch or JSON merge patch. Raises InvalidPatch, TooManyOperations."""
     if content_type == MERGE_PATCH:
         tree = patches.parse_merge_patch(value)
         return _Patch(lambda current: patches.merge_patch(current, tree))
@@ -221,7 +221,7 @@ def _strategic(value: Any, of: Type) -> _Apply:
 
 
 def _shape_problem(obj: Any) -> str:
-    """Why a patched document is no object of any kind; '' if it is one. Gives it metadata where it has none."""
+    """Why a patched document is not an object of any kind; '' if it is one. Adds metadata if it has none."""
     if not isinstance(obj, dict):
         return "the patched document is no object"
     why = type_meta_error(obj)

@@ -1,6 +1,6 @@
-"""Responses: objects and lists in the form that the client negotiated.
+"""Responses: objects and lists in the negotiated media type.
 
-Plain JSON is the object's own bytes; every other form (Table, PartialObjectMetadata, YAML, protobuf, pretty) decodes them.
+JSON is the object's own bytes; for everything else (Table, PartialObjectMetadata, YAML, protobuf, pretty) they are decoded.
 Source: k8s.io/apiserver pkg/endpoints/handlers/response.go, v0.36.3.
 """
 
@@ -23,7 +23,7 @@ __all__ = ["list_reply", "object_reply", "shows_metadata_only", "tree_reply"]
 
 
 def shows_metadata_only(scope: ResourceScope, media: MediaType) -> bool:
-    """Whether a response needs nothing but the metadata of objects. A Scale is computed, so it needs the whole object."""
+    """Whether a response needs only the metadata of objects. A Scale is computed, so it needs the whole object."""
     return media.metadata_only and scope.kind == scope.info.kind
 
 

@@ -23,19 +23,19 @@ async def update(scope: ResourceScope, resource: Updater, context: Context, requ
     obj = await body.read_object(scope, request, write.field_validation)
     context.body_bytes = len(await request.body())
     metadata = obj["metadata"]
-    # Checked here, so that an invalid body is reported even if the object doesn't exist. The write loop checks what it has made,
-    # which may be the result of a patch.
+    # Checked here too, so that an invalid body is reported even if the object doesn't exist. The write loop checks the new object
+    # of every write, also of a patch.
     preparation.place_in_namespace(metadata, context.namespace, namespaced=scope.info.namespaced)
     preparation.check_name(obj, name)
     preparation.dedup_owner_references(metadata, context.warnings)
     write = replace(write, uid=metadata.get("uid") or "", creates=True)
 
     async def replaced(current: JSONObject) -> JSONObject:
-        # A shallow copy: after a lost race the write loop asks again for the object as the client sent it.
+        # A shallow copy: after a lost race the write loop calls this again, and needs the object as the client sent it.
         return dict(obj)
 
     bound = attributes.bound(scope, request, UPDATE, options.given(request.query_all), dry_run=write.dry_run)
-    # Of custom resources, no PUT creates one.
+    # A PUT does not create custom resources.
     admission = attributes.allowed_to_create(bound, request) if scope.built_in else bound
     written = await resource.update(WriteRequest(context, write, admission), name, replaced)
     return reply.object_reply(scope, request, media, written.object, 201 if written.created else 200)

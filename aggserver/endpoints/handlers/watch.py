@@ -5,8 +5,8 @@ An event is encoded once for all watchers of the same version and form. Events t
 are sent in pieces, each when the socket has taken the one before, so that a client that doesn't read costs the memory of one
 piece, however many events wait for it. A large object is sliced from the watch cache's bytes, and not copied as a whole.
 
-If the resourceVersion is too old or in the future, the response is an ERROR event and not an HTTP error, since that is where
-clients' reflectors expect it.
+If the resourceVersion is too old or in the future, the response is an ERROR event and not an HTTP error, since clients'
+reflectors expect it there.
 Source: k8s.io/apiserver pkg/endpoints/handlers/{watch,get}.go, pkg/storage/cacher/cache_watcher.go, v0.36.3.
 """
 
@@ -97,7 +97,7 @@ class Watching:
                 raise
             return StreamResponse(_only(_error_frame(error, media)), media.stream_content_type)
         if self._stopped:
-            # The watch may have started after the running ones were ended, so nothing else would end it.
+            # The watch may have started after the running ones were ended, so it must be ended here.
             stream.close()
             raise errors.service_unavailable("apiserver is shutting down", retry_after=1)
         timers = _Timers(stream, timeout, self._call_later, bookmarks=selection.allow_bookmarks)
@@ -204,7 +204,7 @@ def _encoder(scope: ResourceScope, request: Request, media: MediaType) -> Encode
 
 
 def _cuttable(scope: ResourceScope, event: WatchEvent[Any]) -> Sequence[bytes]:
-    """A frame in parts, so that the bytes of a large object are those of the watch cache, shared by all watches."""
+    """A frame in parts, so that the bytes of a large object are not copied from the watch cache for each watch."""
     return (_FRAME_HEAD % event.type.encode(), _raw(scope, event), _FRAME_END)
 
 

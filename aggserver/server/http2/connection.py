@@ -175,7 +175,7 @@ class HTTP2:
     def _terminated(self, event: ConnectionTerminated) -> None:
         self._over = True  # after the client's GOAWAY jh2 sends nothing any more
 
-    # What streams call
+    # Called by streams
 
     def forget(self, stream: Stream) -> None:
         """Forget a stream that has ended. A client that still sends the request's body gets RST_STREAM (RFC 9113, 8.1)."""

@@ -31,8 +31,8 @@ WRITE_BYTES = 64 * 1024
 # another header.
 UNIQUE_HEADERS = frozenset({b"audit-id", b"content-length", b"etag"})
 
-# How an application says that the connection is to end with this response. HTTP/2 has no such header and uses GOAWAY; Go's server
-# translates it in the same way.
+# The header by which an application ends the connection after this response. HTTP/2 has no such header and uses GOAWAY; Go's
+# server translates it in the same way.
 CLOSE = (b"connection", b"close")
 
 

@@ -80,7 +80,7 @@ class Stream:
             self._finished()
 
     def _abandoned(self) -> None:
-        """Reset the stream because the application returned half-way: otherwise the client would wait for the rest for ever."""
+        """Reset the stream because the application returned before the end of the response, for which the client would wait."""
         self._sender.reset(self.id, ErrorCodes.INTERNAL_ERROR)
         self._finished()
 

@@ -204,7 +204,7 @@ async def test_an_update_keeps_the_uid(moved: Moved) -> None:
     await moved.put(shirt("a", labels={"x": "y"}, generation=9))
     assert not await moved.give_back().unchanged(moved.copied)
     given = await moved.release()
-    assert (given.written, given.deleted, given.told) == (1, 0, ())
+    assert (given.written, given.deleted, given.messages) == (1, 0, ())
     assert (moved.theirs("a")["metadata"]["uid"], moved.theirs("a")["metadata"]["labels"]) == ("uid-a", {"x": "y"})
 
 
@@ -212,8 +212,8 @@ async def test_a_creation_gets_a_new_uid_and_says_so(moved: Moved) -> None:
     await moved.put(shirt("d", "old"))
     given = await moved.release()
     new = moved.theirs("d")["metadata"]["uid"]
-    assert given.told == (f"{PREFIX}d has the uid {new}, and had old here", *given.told[1:])
-    assert "are deleted by the garbage collector" in given.told[-1]
+    assert given.messages == (f"{PREFIX}d has the uid {new}, and had old here", *given.messages[1:])
+    assert "are deleted by the garbage collector" in given.messages[-1]
     assert moved.uids == {"old": new}
     assert moved.theirs("d")["metadata"]["annotations"] == {UID_BEFORE: "old"}
 

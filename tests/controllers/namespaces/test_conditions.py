@@ -34,7 +34,7 @@ CASES: dict[str, tuple[Remaining, dict[str, tuple[str, str]]]] = {
             ),
         },
     ),
-    "pods, which go first": (Remaining(Counter({PODS: 1}), Counter({"a/b": 1}), told=False), {}),
+    "pods, which go first": (Remaining(Counter({PODS: 1}), Counter({"a/b": 1}), shows_numbers=False), {}),
     "failures": (
         Remaining(failures=["that", "not this"]),
         {FAILURE: ("ContentDeletionFailed", "Failed to delete all resource types, 2 remaining: not this, that")},

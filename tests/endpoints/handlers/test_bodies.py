@@ -102,13 +102,13 @@ async def test_large_json_is_decoded_in_a_thread(
     client: Client, monkeypatch: pytest.MonkeyPatch, size: int, on_loop: bool, method: str
 ) -> None:
     threads: list[int] = []
-    decode = codec.decode_telling
+    decode = codec.decode_checking_keys
 
     def noted(text: bytes) -> Any:
         threads.append(threading.get_ident())
         return decode(text)
 
-    monkeypatch.setattr(codec, "decode_telling", noted)
+    monkeypatch.setattr(codec, "decode_checking_keys", noted)
     given = json.dumps(crontab(image="x" * size)).encode()
     target, kind = (CRONTABS_PATH, "application/json")
     if method == "PATCH":

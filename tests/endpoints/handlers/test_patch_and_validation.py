@@ -206,13 +206,13 @@ async def test_a_patch_that_is_overtaken_is_applied_again_and_warns_once(server:
 async def test_a_patch_is_decoded_once(client: Client, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Even with strict validation, which finds repeated keys and unknown members in the decoded patch."""
     decoded: list[bytes] = []
-    real = codec.decode_telling
+    real = codec.decode_checking_keys
 
     def counted(body: bytes) -> Any:
         decoded.append(body)
         return real(body)
 
-    monkeypatch.setattr(codec, "decode_telling", counted)
+    monkeypatch.setattr(codec, "decode_checking_keys", counted)
     monkeypatch.setattr(codec, "decode_json", counted)
     if kind == "merge":
         answer = await client.merge(f"{ONE}?fieldValidation=Strict", {"spec": {"image": "b"}})
