@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
 
     try:
         folder = cache(os.environ)
-        _look_at_the_machine(folder)
+        look_at_the_machine(folder)
         engine.install(say)
         with engine.engine(folder / "docker", say, keep=options.keep):
             images = Images(os.environ, say)
@@ -80,11 +80,11 @@ def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     return parser.parse_args(words[:end]), words[end + 1 :]
 
 
-def _look_at_the_machine(folder: Path) -> None:
-    """Raises EngineError with what stands in the way, before minutes are spent."""
+def look_at_the_machine(folder: Path, cgroups: Path = Path("/sys/fs/cgroup")) -> None:
+    """folder: where images will be. Raises EngineError with what stands in the way, before minutes are spent."""
     folder.mkdir(parents=True, exist_ok=True)
-    if not Path("/sys/fs/cgroup").is_mount() and not any(Path("/sys/fs/cgroup").iterdir()):
-        raise engine.EngineError("this needs cgroups, and /sys/fs/cgroup is empty: run it outside of a container without them")
+    if not cgroups.is_dir() or not any(cgroups.iterdir()):
+        raise engine.EngineError(f"this needs cgroups, and {cgroups} has none: containers can't be made here")
     if (free := shutil.disk_usage(folder).free) < ROOM:
         raise engine.EngineError(f"this needs {ROOM >> 30} GiB of disk for images in {folder}, and {free >> 30} GiB are free")
 
