@@ -32,7 +32,8 @@ ROOM = 12 << 30
 PYTHON = "3.14"
 # Those that change least come first; adoption adds to what is installed.
 IN_THE_CLUSTER = [
-    f"tests/integration/in_the_cluster/{name}.py" for name in ("installation", "container", "schedulers", "outages", "adoption")
+    f"tests/integration/in_the_cluster/{name}.py"
+    for name in ("installation", "container", "schedulers", "certificates", "outages", "adoption")
 ]
 
 

@@ -58,9 +58,10 @@ def _drained(pod: Pod) -> None:
     pod.cluster.kubectl("uncordon", NODE)
 
 
+# What kills a container comes after what makes a new pod: the kubelet waits ten seconds before it starts one anew for a second time.
 OUTAGES: dict[str, Callable[[Pod], None]] = {
-    "killed": _killed,
     "deleted": _deleted,
+    "killed": _killed,
     "evicted": _evicted,
     "rollout restart": _restarted,
     "drained": _drained,
