@@ -8,6 +8,7 @@ Source: dockerd(8), Debian's docker.io 20.10.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -94,16 +95,29 @@ def engine(folder: Path, say: Say, *, keep: bool = False) -> Iterator[None]:
     before = os.environ.get("DOCKER_HOST")
     os.environ["DOCKER_HOST"] = f"unix://{folder / 'socket'}"
     try:
-        if _answers():  # it was kept
-            yield
-        else:
-            with _started(folder, say, keep):
+        with _alone(folder, say):
+            if _answers():  # it was kept
                 yield
+            else:
+                with _started(folder, say, keep):
+                    yield
     finally:
         if before is None:
             del os.environ["DOCKER_HOST"]
         else:
             os.environ["DOCKER_HOST"] = before
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, say: Say) -> Iterator[None]:
+    """One run at a time uses an engine of ours, since it ends it."""
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"another run of these tests uses the Docker engine in {folder}: waiting until it has ended")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @contextlib.contextmanager

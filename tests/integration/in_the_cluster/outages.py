@@ -58,7 +58,7 @@ def _drained(pod: Pod) -> None:
     pod.cluster.kubectl("uncordon", NODE)
 
 
-# What kills a container comes after what makes a new pod: the kubelet waits ten seconds before it starts one anew for a second time.
+# A new pod comes first: the kubelet waits ten seconds before it starts a container of the same pod for the third time.
 OUTAGES: dict[str, Callable[[Pod], None]] = {
     "deleted": _deleted,
     "killed": _killed,
