@@ -14,6 +14,7 @@ from tests.conformance import suite as conformance
 from tests.controlplane.binaries import BinariesError, obtain, obtain_program
 from tests.controlplane.toolchain import ToolchainError
 from tests.h2spec import suite as h2spec
+from tests.konnectivity import programs as konnectivity
 from tests.operators import suite as operators
 from tests.operators.test_controller_runtime import AT_LEAST
 
@@ -31,10 +32,20 @@ _BUILDS: tuple[Build, ...] = (
     _program("informer"),
     _program("merger"),
     _program("types"),
+    konnectivity.build,
     h2spec.build,
     conformance.build,
     lambda environ, say: operators.build(AT_LEAST, environ, say),
     lambda environ, say: operators.obtain_program("shelves", environ, say),
+)
+
+_FAILURES = (
+    BinariesError,
+    ToolchainError,
+    conformance.SuiteError,
+    h2spec.SuiteError,
+    konnectivity.ProgramsError,
+    operators.SuiteError,
 )
 
 
@@ -42,7 +53,7 @@ def main() -> int:
     try:
         for build in _BUILDS:
             build(os.environ, lambda line: print(line, flush=True))
-    except (BinariesError, ToolchainError, conformance.SuiteError, h2spec.SuiteError, operators.SuiteError) as error:
+    except _FAILURES as error:
         print(error, file=sys.stderr)
         return 1
     return 0

@@ -3,69 +3,29 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.controlplane.binaries import obtain_program
 from tests.controlplane.cluster import Kubectl
+from tests.integration.informer_program import Informer, informing
 from tests.integration.server import Standalone, eventually
-from tests.waiting import HANG_SECONDS, KUBECTL_LIMIT
+from tests.waiting import KUBECTL_LIMIT
 
 _REPOSITORY = Path(__file__).parents[2]
 _EXAMPLE = _REPOSITORY / "manifests/examples/crontab.yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
-class Informer:
-    """What the informer of one resource has written down so far, and at the end what it holds."""
-
-    def __init__(self, process: subprocess.Popen[str], said: Path) -> None:
-        self._process = process
-        self._said = said
-
-    def lines(self, did: str) -> list[Any]:
-        lines = [json.loads(line) for line in self._said.read_text().splitlines(keepends=True) if line.endswith("\n")]
-        return [line for line in lines if line["did"] == did]
-
-    def told(self, did: str, name: str) -> Any:
-        """The metadata of the last such event of an object, waited for."""
-        return eventually(
-            lambda: next(
-                (line["object"]["metadata"] for line in self.lines(did)[::-1] if line["object"]["metadata"]["name"] == name), None
-            ),
-            f"{did} of {name}",
-        )
-
-    def end(self) -> list[Any]:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        assert self._process.wait(HANG_SECONDS) == 0
-        return list(self.lines("end")[0].get("items", []))
-
-
 @pytest.fixture(params=["true", "false"], ids=["watch-list", "list-and-watch"])
 def informer(request: pytest.FixtureRequest, standalone: Standalone, kubectl: Kubectl, tmp_path: Path) -> Iterator[Informer]:
     kubectl("apply", "-f", str(_EXAMPLE))
     kubectl("wait", "--for=condition=Established", "crd/crontabs.stable.example.com", KUBECTL_LIMIT)
-    program, said = obtain_program("informer", os.environ, print), tmp_path / "said"
-    with said.open("w") as output:
-        process = subprocess.Popen(
-            [program, "-metadata", str(standalone.kubeconfig), "crontabs.v1.stable.example.com"],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            text=True,
-            env=os.environ | {"KUBE_FEATURE_WatchListClient": request.param},
-        )
-    try:
-        yield Informer(process, said)
-    finally:
-        process.kill()
-        process.wait()
+    environment = {"KUBE_FEATURE_WatchListClient": request.param}
+    resource = "crontabs.v1.stable.example.com"
+    with informing(tmp_path / "said", standalone.kubeconfig, resource, "-metadata", environment=environment) as made:
+        yield made
 
 
 def test_an_informer_of_metadata_reads_protobuf(informer: Informer, kubectl: Kubectl) -> None:
