@@ -15,6 +15,8 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import yaml
+
 from tests.controlplane.binaries import kubernetes_version, obtain
 from tests.kind.engine import EngineError, run
 
@@ -89,7 +91,9 @@ class KindCluster:
         """An overlay of manifests/, as users write one."""
         self.manifests.mkdir()
         for file, source in DEFINITIONS.items():
-            shutil.copy(source, self.manifests / file)
+            documents = yaml.safe_load_all(source.read_text())
+            definitions = [each for each in documents if each["kind"] == "CustomResourceDefinition"]
+            (self.manifests / file).write_text(yaml.safe_dump_all(definitions))
         name, _, tag = IMAGE.partition(":")
         definitions = {"name": "aggserver-definitions", "namespace": NAMESPACE, "behavior": "merge", "files": [*DEFINITIONS]}
         overlay = {
