@@ -85,7 +85,8 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         before_authentication: dict[str, Filter] = {}
         if options.adopt is not None:
             from aggserver.adoption.switch.refusals import refusing
-            from aggserver.app.adoption import Adoption, installation_id
+            from aggserver.app.adoption import Adoption
+            from aggserver.app.installation import installation_id
 
             before_authentication["guard"] = refusing()
             host_etcd = await open_host_etcd(options)
