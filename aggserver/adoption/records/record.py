@@ -191,7 +191,11 @@ class Told(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """How far the copy of a family is. size: bytes copied. remaining: objects. seconds_left: None while it can't be estimated."""
+    """How far the copy of a family is, or its way back.
+
+    objects: copied, or compared with the host's. size: bytes written. remaining: objects. seconds_left: None while it can't be
+    estimated.
+    """
 
     objects: int
     size: int
