@@ -18,7 +18,7 @@ from aggserver.adoption.give_back.through_api import GiveBackThroughAPI
 from aggserver.adoption.give_back.to_etcd import GiveBackToStore, Leftovers, objects_prefix
 from aggserver.adoption.host import Host
 from aggserver.adoption.leftovers.through_api import APILeftovers, close
-from aggserver.adoption.records.record import CantCopy, CantGiveBack, Copied, GiveBack, Given, Progress, Record, Source
+from aggserver.adoption.records.record import CantCopy, CantGiveBack, Copied, GiveBack, Given, Progress, Record, Refused, Source
 from aggserver.adoption.steps import Remains
 from aggserver.adoption.switch.guard import Guard
 from aggserver.adoption.switch.switching import Switcher, end_watches, proxied
@@ -241,7 +241,7 @@ class _Unwritten:
         return await self._back.unchanged(copied)
 
     async def check(self, copied: Copied) -> None:
-        raise CantGiveBack(
+        raise Refused(
             "objects were written here since the adoption. With --host-etcd-servers they go back as they are; "
             "`aggserver adopt release --through-api` sends them through the API, where those created here get a new uid"
         )

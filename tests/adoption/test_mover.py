@@ -265,7 +265,7 @@ async def test_a_host_that_is_full_stops_a_release_while_reads_go_on() -> None:
     await world.stop()
 
 
-async def test_what_the_host_refuses_is_tried_again_when_it_is_asked_for_again() -> None:
+async def test_what_the_host_refuses_is_tried_again_when_it_is_asked_for_again(caplog: pytest.LogCaptureFixture) -> None:
     world = await moved(World(writes=0))
     await world._write()
     allowed, attempts = False, 0
@@ -284,6 +284,8 @@ async def test_what_the_host_refuses_is_tried_again_when_it_is_asked_for_again()
     for _ in range(20):
         await settled()
     assert (attempts, world.told) == (1, ["x is refused"])
+    assert f"not tried again before this command: `aggserver adopt release {CRONTABS} --through-api`: x is refused" in caplog.text
+    assert "trying again" not in caplog.text
     assert world.journal.records[CRONTABS].phase is Phase.ADOPTED
     # Meanwhile it is looked after: somebody has led clients away for a moment.
     before = len(world.points)

@@ -283,7 +283,10 @@ class CantGiveBack(AggserverError):
 
 
 class Refused(CantGiveBack):
-    """The host refuses objects as they are. Another attempt disturbs clients, so it is made only on request."""
+    """Only a new request helps: the host refuses objects as they are, or they must go another way.
+
+    Another attempt would disturb clients, and fail as well.
+    """
 
 
 @dataclass(frozen=True, slots=True)
