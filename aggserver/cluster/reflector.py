@@ -2,7 +2,8 @@
 
 For the authentication ConfigMap, namespaces and APIServices. It lists, watches from the list's resourceVersion, resumes an ended
 watch from the last resourceVersion it received (in events and bookmarks), lists again if that has expired, and backs off after
-failures. The copy is kept during failures, so that its users go on with the last known state.
+failures. The copy is kept during failures, so that its users go on with the last known state. That the server can't be reached is
+logged by the cluster's `Outage`, once for all reflectors; other failures are for `on_error` to log.
 Source: k8s.io/client-go tools/cache/reflector.go, v0.36.3.
 """
 
@@ -87,6 +88,12 @@ class Reflector:
 
     async def run(self) -> NoReturn:
         """Follow the collection until cancelled."""
+        try:
+            await self._follow()
+        finally:
+            self._cluster.outage.ended(self)
+
+    async def _follow(self) -> NoReturn:
         pauses = RECONNECT.pauses(self._random)
         while True:
             self._progress = False
@@ -111,7 +118,10 @@ class Reflector:
         await self._watch()
 
     def _failed(self, error: ClusterError | Unreachable) -> None:
-        if isinstance(error, ClusterError) and error.code < 500 and error.code != 429:
+        if isinstance(error, Unreachable):
+            self._cluster.outage.lost(self, self._cluster.server, error.why, str(error))
+        elif error.code < 500 and error.code != 429:
+            self._cluster.outage.reached(self, self._cluster.server)
             # The request was rejected, so list next. If only `watch` is forbidden, this polls the collection.
             self._version = ""
             if error.code == 410:
@@ -124,6 +134,7 @@ class Reflector:
         self._on_error(error)
 
     def _recovered(self) -> None:
+        self._cluster.outage.reached(self, self._cluster.server)
         self._unexpected = ""
         if self._failing:
             self._failing = False
