@@ -1,7 +1,7 @@
 """Outage: an API server that can't be reached is logged once for all watches of it, and once when all of them reach it again.
 
 A dozen watches notice the same outage, each at every attempt and in changing words: the connection is closed, then refused. So
-the log gets each reason once, from the first watch that meets it, and at the end how long it took and how many watches went on.
+the log gets each reason once, from the first watch that meets it, and at the end one line with how many watches went on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Outage:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._began = 0.0
+        self._began = self._failed = 0.0  # the first and the last failed attempt
         self._away: set[Hashable] = set()
         self._reasons: set[str] = set()
         self._back = 0  # watches that reach the server again since it began
@@ -31,6 +31,7 @@ class Outage:
             self._began, self._back = self._clock(), 0
             self._reasons.clear()
         self._away.add(watch)
+        self._failed = self._clock()
         if reason not in self._reasons:
             if self._reasons:
                 log.warning("%s", error)
@@ -44,8 +45,9 @@ class Outage:
             self._away.discard(watch)
             self._back += 1
             if not self._away:
-                seconds = self._clock() - self._began
-                log.info("%s answers again, after %.0f s: watches that go on: %d", server, seconds, self._back)
+                # Not the time until now: a watch that was resumed may get its first event, which is the answer, a minute late.
+                seconds = self._failed - self._began
+                log.info("%s answers again; attempts failed for %.0f s; watches that go on: %d", server, seconds, self._back)
 
     def ended(self, watch: Hashable) -> None:
         """Forget a watch that is followed no more."""

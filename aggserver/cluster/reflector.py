@@ -80,6 +80,7 @@ class Reflector:
         self._objects: dict[str, JSONObject] = {}
         self._failing = False
         self._failing_since = 0.0
+        self._listed = False  # since the last time that the watch worked
         self._unexpected = ""  # the last exception that no request raised
         # The resourceVersion to watch from; '' if the collection must be listed first.
         self._version = ""
@@ -135,6 +136,7 @@ class Reflector:
 
     def _recovered(self) -> None:
         self._cluster.outage.reached(self, self._cluster.server)
+        self._listed = False
         self._unexpected = ""
         if self._failing:
             self._failing = False
@@ -149,6 +151,10 @@ class Reflector:
             query["continue"] = answer["metadata"].get("continue", "")
             if not query["continue"]:
                 break
+        if not self._listed:
+            # Not again and again where lists are answered and watches are not, as by a proxy that cuts them.
+            self._listed = True
+            self._cluster.outage.reached(self, self._cluster.server)
         gone = self._objects.keys() - found.keys()
         changed = {key for key, item in found.items() if _version(self._objects.get(key)) != _version(item)}
         self._objects = found

@@ -10,7 +10,7 @@ import pytest
 from aggserver.cluster import Unreachable
 from aggserver.cluster.outage import Outage
 from aggserver.cluster.reflector import Reflector
-from tests.fakes.clock import FakeClock, until
+from tests.fakes.clock import FakeClock, settled, until
 from tests.fakes.cluster import FakeCluster, status
 
 SERVER = "https://fake.test:6443"
@@ -40,24 +40,47 @@ CASES: dict[str, tuple[list[tuple[str, str | None]], list[str]]] = {
 }
 
 
+# Seconds from the first to the last failure; each step takes ten.
+FAILED = {"back": 10, "one ends meanwhile": 10}
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_outage(name: str, log: pytest.LogCaptureFixture) -> None:
     steps, told = CASES[name]
     clock = FakeClock()
     outage = Outage(clock=clock)
     for number, (watch, reason) in enumerate(steps):
+        clock.advance(10.0)
         if reason:
             outage.lost(watch, SERVER, reason, f"{watch}: {reason}")
         elif reason is None:
             outage.ended(watch)
         else:
-            clock.advance(40.0)
             outage.reached(watch, SERVER)
         assert number or len(log.messages) == (reason != "")
-    seconds = 40 * len([reason for _, reason in steps if reason == ""])
-    back = {n: f"{SERVER} answers again, after {seconds} s: watches that go on: {n}" for n in "12"}
+    back = {n: f"{SERVER} answers again; attempts failed for {FAILED.get(name, 0)} s; watches that go on: {n}" for n in "12"}
     assert log.messages == [back.get(each, each) for each in told]
     assert [each.levelname for each in log.records] == ["INFO" if each in back else "WARNING" for each in told]
+
+
+async def test_a_watch_that_is_cut_again_and_again(log: pytest.LogCaptureFixture) -> None:
+    """Lists are answered meanwhile."""
+    cluster, clock = FakeCluster(), FakeClock()
+    cluster.outage = Outage(clock=clock)
+    cluster.fail("WATCH", "/api/v1/a", Unreachable("cut"), times=20)
+    reflector = Reflector(
+        cluster, "/api/v1/a", {}, lambda *_: None, lambda _: None, clock=clock, sleep=clock.sleep, random=lambda: 0.0
+    )
+    task = asyncio.create_task(reflector.run())
+    await until(lambda: cluster.calls.count(("GET", "/api/v1/a")) > 5)
+    assert [message.partition(" can't be reached")[2] != "" for message in log.messages] == [True]
+    await until(lambda: not cluster._failures)
+    await settled()
+    await cluster.put("/api/v1/a", {"metadata": {"name": "new"}})
+    await until(lambda: "answers again" in log.messages[-1])
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert len(log.messages) == 2
 
 
 async def test_a_watch_that_ends_is_not_waited_for(log: pytest.LogCaptureFixture) -> None:
@@ -83,7 +106,7 @@ async def test_watches_of_a_server_that_is_away(log: pytest.LogCaptureFixture) -
     """Each fails five times, in two ways; one of them is refused when the server is back."""
     cluster, clock = FakeCluster(), FakeClock()
     cluster.outage = Outage(clock=clock)
-    paths, states, errors = ("/api/v1/a", "/api/v1/b", "/api/v1/c"), list[str](), list[str]()
+    paths, errors = ("/api/v1/a", "/api/v1/b", "/api/v1/c"), list[str]()
     for path in paths:
         for number in range(5):
             why = "connection refused" if number else "the connection was closed"
@@ -92,7 +115,7 @@ async def test_watches_of_a_server_that_is_away(log: pytest.LogCaptureFixture) -
     tasks = [
         asyncio.create_task(
             Reflector(
-                *(cluster, path, {}, lambda *_, path=path: states.append(path), lambda error: errors.append(str(error))),  # type: ignore[misc]
+                *(cluster, path, {}, lambda *_: None, lambda error: errors.append(str(error))),
                 clock=clock,
                 sleep=clock.sleep,
                 random=lambda: 0.0,
@@ -101,15 +124,12 @@ async def test_watches_of_a_server_that_is_away(log: pytest.LogCaptureFixture) -
         for path in paths
     ]
     await until(lambda: cluster.watches == 2 and "403 Forbidden: no" in errors)
-    assert log.messages == [
+    *away, back = log.messages
+    assert away == [
         f"{SERVER} can't be reached: the connection was closed; watches keep what was last known, and try again",
         f"{SERVER}/api/v1/a: connection refused",
     ]
-    for path in paths[:2]:
-        await cluster.put(path, {"metadata": {"name": "new"}})
-    await until(lambda: len(states) == 4)
-    (back,) = log.messages[2:]
-    assert back.endswith("s: watches that go on: 3")
+    assert back.endswith("s; watches that go on: 3")
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
