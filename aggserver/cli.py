@@ -22,6 +22,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -124,9 +125,13 @@ def _serve(options: Options) -> int:
 
     # Only the mode's own libraries: `dev` starts faster without those that talk to a cluster.
     if options.command == "dev":
-        from aggserver.app.standalone import run
+        from aggserver.app import standalone
+
+        serving = partial(standalone.run, options, _say, _stop_on_signals)
     else:
-        from aggserver.app.aggregated import run
+        from aggserver.app import aggregated
+
+        serving = partial(aggregated.run, options, _stop_on_signals)
     gc.freeze()
     gc.enable()
     # A write allocates and frees some thousand objects, hardly any of them in cycles. With the default threshold of 700 the
@@ -136,7 +141,7 @@ def _serve(options: Options) -> int:
     # second, and 1,880 with the default.
     sys.setswitchinterval(0.0005)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(run(options, _say, _stop_on_signals))
+        return runner.run(serving())
 
 
 def _storage(options: Options) -> int:

@@ -63,6 +63,7 @@ class Followed:
         self._clock = clock
         self._freshness = Freshness(clock)
         self._trouble = "not listed yet"
+        self._is_logged = False  # whether the log has the present trouble, or an earlier one since the watch worked last
         self._gone = asyncio.Event()
         self._first = True  # whether the next state is the first of a reflector
 
@@ -76,14 +77,21 @@ class Followed:
         return f"{self._name}: {stale}: {self._trouble}" if stale else None
 
     async def run(self) -> None:
+        try:
+            await self._follow()
+        finally:
+            self._cluster.outage.ended(self)
+
+    async def _follow(self) -> None:
         pauses = RECONNECT.pauses()
         while True:
             try:
                 path = await self._locate()
             except (ClusterError, Unreachable) as error:
-                self._failed(error)
+                self._not_located(error)
                 await self._sleep(next(pauses))
                 continue
+            self._cluster.outage.reached(self, self._cluster.server)
             self._first = True
             if path is None:
                 self._on_state({}, frozenset())
@@ -136,6 +144,13 @@ class Followed:
         if isinstance(error, ClusterError) and error.code == 404:
             self._gone.set()
 
+    def _not_located(self, error: ClusterError | Unreachable) -> None:
+        if isinstance(error, Unreachable):
+            self._cluster.outage.lost(self, self._cluster.server, error.why, str(error))
+        else:
+            self._cluster.outage.reached(self, self._cluster.server)
+        self._failed(error)
+
     def _failed(self, error: ClusterError | Unreachable) -> None:
         self._freshness.failed()
         trouble = str(error)
@@ -143,11 +158,15 @@ class Followed:
             trouble = f"{trouble}; {self._grant}"
         if trouble != self._trouble:
             self._trouble = trouble
+            if isinstance(error, Unreachable):
+                return  # logged once for all watches, see `cluster/outage.py`
+            self._is_logged = True
             kept = ", going on with what was last known" if self.known.is_set() else ""
             log.warning("watch of %s failed%s: %s", self._name, kept, trouble)
 
     def _recovered(self) -> None:
         self._freshness.succeeded()
-        if self._trouble:
-            self._trouble = ""
+        self._trouble = ""
+        if self._is_logged:
+            self._is_logged = False
             log.info("watch of %s works again", self._name)

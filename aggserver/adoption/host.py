@@ -202,6 +202,8 @@ class Host:
             problem = f"{what} of the host can't be read: {error}{grant}"
             if self._problems.get(what) != problem:
                 self._problems[what] = problem
+                if isinstance(error, Unreachable):
+                    return  # logged once for all watches, see `cluster/outage.py`
                 log.warning("%s", problem)
 
         return report

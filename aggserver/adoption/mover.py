@@ -218,13 +218,13 @@ class Mover:
         """Handle the failure of a step. lasting: a release that is tried again only when it is asked for again."""
         if lasting and family is not None:
             self._refused[name] = family.asked, family.through_api
-            again = "when it is asked for again"
+            command = f"aggserver adopt release {name} --through-api"
+            log.warning("%s: %s failed, and is not tried again before this command: `%s`: %s", name, step, command, why)
         else:
             pause = next(self._pauses.setdefault(name, RETRY.pauses()))
             self._retries[name] = self._clock() + pause, family
-            again = f"in {pause:g} s"
+            log.warning("%s: %s failed, trying again in %g s: %s", name, step, pause, why)
         self._failing[name] = step
-        log.warning("%s: %s failed, trying again %s: %s", name, step, again, why)
         self._report(name, why)
         await self._give_up(name, why)
 

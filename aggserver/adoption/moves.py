@@ -24,7 +24,7 @@ from aggserver.adoption.families import Family, Wanted
 from aggserver.adoption.give_back.to_etcd import RAISED_AT_ONCE, objects_prefix, raising
 from aggserver.adoption.leftovers.cleaning import Cleaning
 from aggserver.adoption.records.journal import Journal
-from aggserver.adoption.records.record import LED_HERE, Copied, Given, Moving, Phase, Record, ReportMessage, silent
+from aggserver.adoption.records.record import LED_HERE, Copied, Given, Moving, Phase, Progress, Record, ReportMessage
 from aggserver.adoption.steps import GUARDED, Actions, Step, fits, joined
 from aggserver.adoption.wants import ChangedError, Wants
 from aggserver.cluster.pacing import Sleep
@@ -33,11 +33,11 @@ from aggserver.meta import codec
 from aggserver.meta.times import format_time, parse_time
 from aggserver.storage.interface import Storage
 
-__all__ = ["CATCH_UP_SECONDS", "Moves", "Observe"]
+__all__ = ["CATCH_UP_SECONDS", "Moves", "Observe", "Pace"]
 
 log = logging.getLogger("aggserver.adoption")
 
-# Called after each change of a family's record, and with the progress of its copy. moving: None except while it is copied.
+# Called after each change of a family's record, and with the progress of its copy, or of the way back. moving: None except then.
 Observe = Callable[[Record, Moving | None], None]
 
 # How long the host's writes may wait for the copy to catch up, before the move is given up.
@@ -79,6 +79,7 @@ class Moves:
         self._wants = wants
         self._observe = observe
         self._report = report
+        self._clock = clock
         self._now = now
         self._sleep = sleep
         # One family at a time. Stopping to follow late writes, a task of its own, also needs the lock.
@@ -417,7 +418,7 @@ class Moves:
         for name, back in backs.items():
             if not await back.unchanged(record.copied[name]):
                 await back.check(record.copied[name])
-                self._report_given(record, await back.first(record.copied[name], silent))
+                self._report_given(record, await back.first(record.copied[name], self._progress(record)))
                 begun.add(name)
         for name in record.definitions:
             await self._steps.freeze(name)
@@ -431,7 +432,7 @@ class Moves:
                 if back.through_api and not begun:
                     await self._lead_back(record)
                 begun.add(name)
-            self._report_given(record, await back.rest(record.copied[name], silent))
+            self._report_given(record, await back.rest(record.copied[name], self._progress(record)))
         # After the next record the release can't go back, and reads wait. So writes that the host may refuse come before it.
         await self._steps.advance_host(await self._storage.revision())
         await self._steps.check_host()
@@ -440,6 +441,10 @@ class Moves:
         if (now := self._wants.families.get(record.family)) is not None and now.deleted:
             raise ChangedError(f"{', '.join(now.deleted)} is being deleted")
         await self.back(record, "")
+
+    def _progress(self, record: Record) -> Progress:
+        """Shows how much of one definition is given back, as a copy does."""
+        return Pace(partial(self._observe, record), self._clock)
 
     async def _raise_host(self, record: Record) -> None:
         """Bring the host's revision near ours while clients go on. Only writes raise it, so that may take an hour."""
@@ -566,6 +571,23 @@ class Moves:
 
     def time(self) -> str:
         return format_time(self._now())
+
+
+class Pace:
+    """A `record.Progress` that estimates the seconds left, by the time since the present pass over the objects began."""
+
+    def __init__(self, observe: Callable[[Moving], None], clock: Callable[[], float]) -> None:
+        self._observe = observe
+        self._clock = clock
+        self._began = self._last = clock()
+        self._done = 0
+
+    def __call__(self, done: int, total: int, size: int) -> None:
+        if done < self._done:  # another pass, which began when the one before it ended
+            self._began = self._last
+        self._done, self._last = done, self._clock()
+        left = (self._last - self._began) / done * (total - done) if done else None
+        self._observe(Moving(done, size, total - done, left))
 
 
 def _groups(records: Iterable[Record]) -> set[str]:

@@ -86,9 +86,9 @@ def entry(
 ) -> JSONObject:
     """The ConfigMap's entry for a definition. Members without a value are left out.
 
-    family, phase, shared, since and reason are the record's. progress, of the family's copy: objects and bytes copied,
-    objects remaining, secondsLeft. copied: objects and bytes that stay in the cluster's etcd. adoptedSince: RFC 3339. told:
-    `message`, the last one with its time. conditions: Adopted, Progressing, Degraded, in the form of metav1.Condition.
+    family, phase, shared, since and reason are the record's. progress, while it is copied or given back: objects and bytes,
+    objects remaining, secondsLeft (see `Moving`). copied: objects and bytes that stay in the cluster's etcd. adoptedSince: RFC
+    3339. told: the last message and its time. conditions: Adopted, Progressing, Degraded, in the form of metav1.Condition.
 
     problems: what is wrong although it is adopted. before: the last entry, {} if there is none; it gives the times of changes.
     now: RFC 3339, for what changes within a phase.
@@ -271,7 +271,7 @@ class Status:
         self._restored = set(self._records)
 
     def observe(self, record: Record, moving: Moving | None = None) -> None:
-        """Set a family's present record, and make the Events of the step. moving: the progress of its copy.
+        """Set a family's present record, and make the Events of the step. moving: the progress of its copy or release.
 
         A family that is Waiting without a reason after SwitchingBack is forgotten.
         """

@@ -4,7 +4,7 @@ It is an annotation so that kube-apiserver accepts the same manifest. If a defin
 server uses the rules, and kube-apiserver the webhook. In the files of a folder, which only aggserver reads, the rules may also be
 in the spec, with a strategy of their own; `with_annotation` turns that into the annotation.
 
-CEL is imported only for definitions that have rules, as in `schema/rules.py`. Pure.
+CEL is imported only for definitions that have rules, as in `schema/lazy_rules.py`. Pure.
 """
 
 from __future__ import annotations

@@ -89,7 +89,9 @@ class FollowedAPIServices:
     def _on_error(self, error: ClusterError | Unreachable | None) -> None:
         if error is None:
             self.report("", "")
-        elif isinstance(error, ClusterError) and error.code == 403:
+        elif isinstance(error, Unreachable):
+            pass  # logged once for all watches, see `cluster/outage.py`; and nothing can be reported to the cluster meanwhile
+        elif error.code == 403:
             self.report("", f"APIServices can't be watched: {error.message}; {self._grant}")
         else:
             self.report("", f"APIServices can't be watched: {error}")

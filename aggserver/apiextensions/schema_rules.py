@@ -169,7 +169,7 @@ def _rule_violations(
 ) -> list[FieldError]:
     if not any(node.get(VALIDATIONS) for node in internal.nodes(schema)):
         return []
-    # Imported at the first rule, for the reason given in `schema/rules.py`.
+    # Imported at the first rule, for the reason given in `schema/lazy_rules.py`.
     from aggserver.schema import rule_costs
 
     return rule_costs.violations(schema, path, faulty, options, unchanged=unchanged)

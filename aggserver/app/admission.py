@@ -44,7 +44,7 @@ from aggserver.webhook.lazy import LazyWebhooks
 # The modules that run expressions take a tenth of a second to import, so they are imported with the first rule that has one.
 if TYPE_CHECKING:
     from aggserver.admission.owner_references import FindResources, OwnerReferencesPermissionEnforcement
-    from aggserver.admission.policy.plugins import FindParams, MutatingAdmissionPolicies, ValidatingAdmissionPolicies
+    from aggserver.admission.policy.plugins import FindParams, Lookups, MutatingAdmissionPolicies, ValidatingAdmissionPolicies
 
 __all__ = ["AggregatedAdmission", "Common", "StandaloneAdmission"]
 
@@ -227,8 +227,14 @@ class _Policies:
 
     def __init__(self, rules: Sources, world: _World, authorizer: Authorizer) -> None:
         self._rules = rules
-        self._given = world.namespaces.get, world.find_params
+        self._world = world
         self._authorizer = authorizer
+
+    def _lookups(self) -> Lookups:
+        from aggserver.admission.policy.plugins import Lookups
+        from aggserver.app.policy_checks import policy_checks
+
+        return Lookups(self._world.namespaces.get, self._world.find_params, policy_checks(self._authorizer))
 
 
 class _MutatingPolicies(_Policies):
@@ -245,11 +251,9 @@ class _MutatingPolicies(_Policies):
     @cached_property
     def _plugin(self) -> MutatingAdmissionPolicies:
         from aggserver.admission.policy.plugins import MutatingAdmissionPolicies
-        from aggserver.app.policy_checks import policy_checks
 
         policies, bindings = self._rules.mutating_policies, self._rules.mutating_policy_bindings
-        authorize = policy_checks(self._authorizer)
-        return MutatingAdmissionPolicies(policies, bindings, *self._given, authorize, self._max_object_bytes)
+        return MutatingAdmissionPolicies(policies, bindings, self._lookups(), self._max_object_bytes)
 
 
 class _ValidatingPolicies(_Policies):
@@ -262,10 +266,9 @@ class _ValidatingPolicies(_Policies):
     @cached_property
     def _plugin(self) -> ValidatingAdmissionPolicies:
         from aggserver.admission.policy.plugins import ValidatingAdmissionPolicies
-        from aggserver.app.policy_checks import policy_checks
 
         policies, bindings = self._rules.validating_policies, self._rules.validating_policy_bindings
-        return ValidatingAdmissionPolicies(policies, bindings, *self._given, policy_checks(self._authorizer))
+        return ValidatingAdmissionPolicies(policies, bindings, self._lookups())
 
 
 def _chain(

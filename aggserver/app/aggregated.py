@@ -50,11 +50,10 @@ __all__ = ["run"]
 log = logging.getLogger("aggserver")
 
 
-async def run(options: Options, say: Callable[[str], None], on_server: Callable[[Server], None]) -> int:
+async def run(options: Options, on_server: Callable[[Server], None]) -> int:
     """Serves until the server is asked to stop. Returns the exit status.
 
-    say: prints a line for the person who started the server. on_server: called with the server, so that the caller can stop it.
-    Raises AggserverError if it can't start or go on.
+    on_server: called with the server, so that the caller can stop it. Raises AggserverError if it can't start or go on.
     """
     async with contextlib.AsyncExitStack() as stack:
         clusters = _Clusters(stack)
@@ -85,7 +84,8 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         before_authentication: dict[str, Filter] = {}
         if options.adopt is not None:
             from aggserver.adoption.switch.refusals import refusing
-            from aggserver.app.adoption import Adoption, installation_id
+            from aggserver.app.adoption import Adoption
+            from aggserver.app.installation import installation_id
 
             before_authentication["guard"] = refusing()
             host_etcd = await open_host_etcd(options)
@@ -144,9 +144,9 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         if adoption is not None:
             tasks.append(("adoption of the cluster's definitions", adoption.run))
         async with supervise(*tasks):
-            say(
-                f"aggserver listens on https://{options.bind_address}:{server.port} for {service.name}.{service.namespace}.svc "
-                f"beside {cluster.server}; /readyz?verbose says what it waits for"
+            log.info(
+                "aggserver listens on https://%s:%d for %s.%s.svc beside %s; /readyz?verbose says what it waits for",
+                *(options.bind_address, server.port, service.name, service.namespace, cluster.server),
             )
             await server.run()
     return 0

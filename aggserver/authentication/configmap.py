@@ -188,7 +188,8 @@ class ConfigMapSource:
         self._unreachable = str(error)
         if isinstance(error, ClusterError) and error.code == 403:
             self._unreachable = f"{error.message}; grant it with: {_grant(error.message)}"
-        self._log(self._unreachable)
+        if not isinstance(error, Unreachable):  # logged once for all watches, see `cluster/outage.py`
+            self._log(self._unreachable)
 
     def _log(self, why: str) -> None:
         """One log line for each new reason, not for each attempt."""

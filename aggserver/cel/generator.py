@@ -11,8 +11,7 @@ k8s.io/apiserver pkg/cel/environment (optimized, no cost for `has`), v0.36.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from aggserver.cel import operators
 from aggserver.cel.ast import Call, Comprehension, Expr, Ident, List, Literal, Map, Select, Struct
@@ -21,13 +20,14 @@ from aggserver.cel.constants import NOT_CONSTANT, Constants, ProgramError
 from aggserver.cel.declarations import functions
 from aggserver.cel.folds import Folds
 from aggserver.cel.functions import caller
+from aggserver.cel.objects import Objects, OnAccess, PlainObjects
 from aggserver.cel.runtime_cost import CREATE_LIST, CREATE_MAP, CREATE_STRUCT, Cost, cost_of, equality, inequality
 from aggserver.cel.types import DYN, Kind, Type
 from aggserver.cel.values import go_type
 from aggserver.cel.writer import Code
 from aggserver.meta import regexp
 
-__all__ = ["Objects", "OnAccess", "generate"]
+__all__ = ["generate"]
 
 # Work that is free upstream but takes time here lowers the budget by one for each 2**bits elements:
 # elements copied when lists are concatenated,
@@ -65,52 +65,6 @@ _SIZELESS = frozenset((Kind.BOOL, Kind.INT, Kind.UINT, Kind.DOUBLE, Kind.TIMESTA
 _PYTHON_TYPES = {Kind.STRING: "str", Kind.LIST: "list", Kind.MAP: "dict", Kind.INT: "int", Kind.BOOL: "bool", Kind.BYTES: "bytes"}
 
 
-class OnAccess(NamedTuple):
-    """How to convert a value of an object when an expression accesses it.
-
-    kind: values of this Python type need no conversion; None if all do.
-    convert: returns the CEL value for any other value, possibly the same one. Raises EvaluationError.
-    is_sure: whether the converted value always has the type `kind`. may_be_null: whether it may be null instead.
-    """
-
-    kind: type | None
-    convert: Callable[[Any], Any]
-    is_sure: bool = True
-    may_be_null: bool = False
-
-
-class Objects(Protocol):
-    """How objects of the TypeProvider's types are represented: as dicts, whose keys and values may differ from CEL's.
-
-    A field that is null counts as absent.
-    """
-
-    def field(self, type_: Type, name: str) -> tuple[str, Type]:
-        """The dict key of the CEL field `name`, and the field's type."""
-
-    def on_access(self, type_: Type) -> OnAccess | None:
-        """How to convert values of this type; None if they need no conversion."""
-
-    def deep_conversion(self, type_: Type) -> Callable[[Any], Any] | None:
-        """A function that converts a list, map or object with all its elements to CEL values; None if none is needed.
-
-        It is called before the value is used for anything but access to its elements. It accepts converted values too, and
-        raises nothing.
-        """
-
-
-class _PlainObjects:
-    def field(self, type_: Type, name: str) -> tuple[str, Type]:
-        del type_
-        return name, DYN
-
-    def on_access(self, type_: Type) -> None:
-        del type_
-
-    def deep_conversion(self, type_: Type) -> None:
-        del type_
-
-
 def generate(checked: Checked, objects: Objects | None = None, *, catches: bool) -> tuple[str, dict[str, Any]]:
     """The text of a function `evaluate(activation, limit)`, and its constants by name. Raises ProgramError.
 
@@ -135,7 +89,7 @@ class _Generator(Folds):
     def __init__(self, checked: Checked, objects: Objects | None, *, catches: bool) -> None:
         super().__init__(catches=catches)
         self._checked = checked
-        self._objects: Objects = objects or _PlainObjects()
+        self._objects: Objects = objects or PlainObjects()
         # Whether objects are read by the rules of `Objects`; otherwise as maps.
         self._has_fields = objects is not None
         self.scope = {}

@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 from aggserver.cel import operators
 from aggserver.cel.checker import Checked
 from aggserver.cel.constants import ProgramError
-from aggserver.cel.generator import Objects, generate
+from aggserver.cel.generator import generate
 from aggserver.cel.library import comprehensions
+from aggserver.cel.objects import Objects
 from aggserver.cel.runtime_cost import equality, inequality, weight
 from aggserver.cel.values import (
     MISSING,

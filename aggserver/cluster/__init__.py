@@ -2,8 +2,8 @@
 
 It serves authentication (the ConfigMap, TokenReview), authorization (SubjectAccessReview), APIServices, Secrets and namespaces.
 This module defines the interface and imports no HTTP library; `client.py` is the implementation, imported only if a cluster is
-configured, and `tests/fakes/cluster.py` is a fake. Beside them: `reflector.py` (list and watch), `pacing.py` (backoff, rate
-limit), `answers.py` (cached and shared answers).
+configured, and `tests/fakes/cluster.py` is a fake. Beside them: `reflector.py` (list and watch), `outage.py` (what is
+logged of a server that is away), `pacing.py` (backoff, rate limit), `answers.py` (cached and shared answers).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Protocol
 
+from aggserver.cluster.outage import Outage
 from aggserver.errors import AggserverError
 
 __all__ = ["Cluster", "ClusterError", "Unreachable", "find"]
@@ -30,18 +31,24 @@ class ClusterError(AggserverError):
 class Unreachable(AggserverError):
     """No response: connection refused, TLS failure, timeout. The text names the URL and the reason.
 
-    `broken`: an open connection was closed during the request, so that a new attempt is likely to succeed.
+    `broken`: an open connection was closed during the request, so that a new attempt is likely to succeed. `why`: the reason
+    alone.
     """
 
-    def __init__(self, message: str, *, broken: bool = False) -> None:
+    def __init__(self, message: str, *, broken: bool = False, why: str = "") -> None:
         super().__init__(message)
         self.broken = broken
+        self.why = why or message
 
 
 class Cluster(Protocol):
     @property
     def server(self) -> str:
         """The API server's URL, for messages."""
+
+    @property
+    def outage(self) -> Outage:
+        """Knows which watches can't reach the server now, and logs that for all of them."""
 
     async def request(
         self,

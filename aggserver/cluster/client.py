@@ -28,6 +28,7 @@ from aggserver.cluster.configuration import (
     InClusterSource,
     KubeconfigSource,
 )
+from aggserver.cluster.outage import Outage
 
 __all__ = ["ClusterClient", "connect"]
 
@@ -74,6 +75,7 @@ class ClusterClient:
         headers_seconds: float = HEADERS_SECONDS,
         late_seconds: float = LATE_SECONDS,
     ) -> None:
+        self.outage = Outage()
         self._headers_seconds = headers_seconds
         self._late_seconds = late_seconds
         self._source = source
@@ -124,7 +126,8 @@ class ClusterClient:
                 async with asyncio.timeout(self._headers_seconds):
                     response = await stack.enter_async_context(self._answer("GET", path, query, None, limits))
             except TimeoutError:
-                raise Unreachable(f"{self._where(path)}: the watch has not begun within {self._headers_seconds:g} s") from None
+                why = f"the watch has not begun within {self._headers_seconds:g} s"
+                raise Unreachable(f"{self._where(path)}: {why}", why=why) from None
             rest = b""
             async for chunk in response.content.iter_any():
                 *lines, rest = (rest + chunk).split(b"\n")
@@ -158,7 +161,8 @@ class ClusterClient:
                     raise _error(response.status, await response.read())
                 yield response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"{self._where(path)}: {_plain(error, limits)}", broken=_is_broken(error)) from error
+            why = _plain(error, limits)
+            raise Unreachable(f"{self._where(path)}: {why}", broken=_is_broken(error), why=why) from error
 
     async def _send(
         self,

@@ -2,7 +2,8 @@
 
 For the authentication ConfigMap, namespaces and APIServices. It lists, watches from the list's resourceVersion, resumes an ended
 watch from the last resourceVersion it received (in events and bookmarks), lists again if that has expired, and backs off after
-failures. During failures its users keep the last known state.
+failures. The copy is kept during failures, so that its users go on with the last known state. That the server can't be reached is
+logged by the cluster's `Outage`, once for all reflectors; other failures are for `on_error` to log.
 Source: k8s.io/client-go tools/cache/reflector.go, v0.36.3.
 """
 
@@ -79,7 +80,8 @@ class Reflector:
         self._objects: dict[str, JSONObject] = {}
         self._failing = False
         self._failing_since = 0.0
-        self._unexpected = ""  # the last exception that is not an error of a request
+        self._listed = False  # since the last time that the watch worked
+        self._unexpected = ""  # the last exception that no request raised
         # The resourceVersion to watch from; '' if the collection must be listed first.
         self._version = ""
         # Whether something was received in the present attempt, which resets the backoff.
@@ -87,6 +89,12 @@ class Reflector:
 
     async def run(self) -> NoReturn:
         """Follow the collection until cancelled."""
+        try:
+            await self._follow()
+        finally:
+            self._cluster.outage.ended(self)
+
+    async def _follow(self) -> NoReturn:
         pauses = RECONNECT.pauses(self._random)
         while True:
             self._progress = False
@@ -111,7 +119,10 @@ class Reflector:
         await self._watch()
 
     def _failed(self, error: ClusterError | Unreachable) -> None:
-        if isinstance(error, ClusterError) and error.code < 500 and error.code != 429:
+        if isinstance(error, Unreachable):
+            self._cluster.outage.lost(self, self._cluster.server, error.why, str(error))
+        elif error.code < 500 and error.code != 429:
+            self._cluster.outage.reached(self, self._cluster.server)
             # The request was rejected, so list next. If only `watch` is forbidden, this polls the collection.
             self._version = ""
             if error.code == 410:
@@ -124,6 +135,8 @@ class Reflector:
         self._on_error(error)
 
     def _recovered(self) -> None:
+        self._cluster.outage.reached(self, self._cluster.server)
+        self._listed = False
         self._unexpected = ""
         if self._failing:
             self._failing = False
@@ -138,6 +151,10 @@ class Reflector:
             query["continue"] = answer["metadata"].get("continue", "")
             if not query["continue"]:
                 break
+        if not self._listed:
+            # Not again and again where lists are answered and watches are not, as by a proxy that cuts them.
+            self._listed = True
+            self._cluster.outage.reached(self, self._cluster.server)
         gone = self._objects.keys() - found.keys()
         changed = {key for key, item in found.items() if _version(self._objects.get(key)) != _version(item)}
         self._objects = found

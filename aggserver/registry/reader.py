@@ -32,7 +32,7 @@ from aggserver.storage import keys
 from aggserver.storage.cacher import ListPage
 from aggserver.storage.interface import Compacted, Corrupt, CorruptList
 
-__all__ = ["Reader", "no_sibling"]
+__all__ = ["Reader"]
 
 # The form of objects of any version, in watches of metadata alone.
 _AS_STORED = object()
@@ -83,12 +83,12 @@ def _limit(options: ListOptions) -> int:
     return 0 if options.resource_version == "0" else options.limit
 
 
-def no_sibling(api_version: str) -> None:
-    """The `sibling` of resources that have one version."""
+def _no_sibling(api_version: str) -> None:
+    """For resources that have one version."""
 
 
 class Reader:
-    """Getter, Lister and Watcher of one version of a resource; the base of `Store`.
+    """Getter, Lister and Watcher of one version of a resource; the base of `Store`, which is made by the same parameters.
 
     sibling: the Reader of another version of the resource, by its apiVersion; None if the definition does not have that version.
     """
@@ -98,7 +98,7 @@ class Reader:
         resource: ResourceStorage,
         strategy: Strategy,
         views: Views,
-        sibling: Callable[[str], Self | None] = no_sibling,
+        sibling: Callable[[str], Self | None] = _no_sibling,
     ) -> None:
         self._resource = resource
         self._sibling = sibling

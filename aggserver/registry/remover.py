@@ -11,13 +11,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Self, TypeVar
+from functools import cached_property
+from typing import TypeVar
 
 from aggserver.meta import errors, times
 from aggserver.registry import deletion, stored
 from aggserver.registry.commit import Commit
-from aggserver.registry.reader import Reader, no_sibling
-from aggserver.registry.resource_storage import ResourceStorage
+from aggserver.registry.reader import Reader
 from aggserver.registry.rest import (
     NO_ADMISSION,
     Admission,
@@ -30,9 +30,7 @@ from aggserver.registry.rest import (
 )
 from aggserver.registry.storage_errors import reading, writing
 from aggserver.registry.stored import StoredObject
-from aggserver.registry.strategy import Strategy
 from aggserver.registry.unreadable import unsafe_delete_refused
-from aggserver.registry.views import Views
 from aggserver.registry.write import CHANGED, Attempt, Current, StoredIn, Write
 from aggserver.storage import keys
 from aggserver.storage.interface import Conflict, KeyExists, NotFound
@@ -50,15 +48,9 @@ T = TypeVar("T")
 class Remover(Reader):
     """Deleter, CorruptDeleter and CollectionDeleter; the base of `Store`."""
 
-    def __init__(
-        self,
-        resource: ResourceStorage,
-        strategy: Strategy,
-        views: Views,
-        sibling: Callable[[str], Self | None] = no_sibling,
-    ) -> None:
-        super().__init__(resource, strategy, views, sibling)
-        self._commit = Commit(resource, views)
+    @cached_property
+    def _commit(self) -> Commit:
+        return Commit(self._resource, self._views)
 
     async def delete(self, context: Context, name: str, options: DeleteOptions, admission: Admission = NO_ADMISSION) -> Deleted:
         self._resource.check_write()

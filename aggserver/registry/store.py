@@ -16,7 +16,7 @@ import builtins
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Self
+from functools import cached_property
 
 from aggserver.conversion.converter import ConversionError
 from aggserver.merge import managed_fields
@@ -27,14 +27,11 @@ from aggserver.meta.golang import parse_uint
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry import deletion, preparation, stored
 from aggserver.registry.ownership import Ownership
-from aggserver.registry.reader import no_sibling
 from aggserver.registry.remover import Remover
-from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import ApplyConfiguration, Transform, WriteRequest, Written
 from aggserver.registry.storage_errors import writing
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Strategy, Verdict
-from aggserver.registry.views import Views
 from aggserver.registry.write import APPLIED, CHANGED, CREATED, PUT, Attempt, Current, Making, StoredIn, Write, final
 from aggserver.scheme import object_meta
 from aggserver.storage.interface import Conflict, Corrupt, KeyExists, KeyValue, NotFound
@@ -55,15 +52,9 @@ _Make = Callable[["Store", Current | None], Awaitable[JSONObject]]
 class Store(Remover):
     """Getter, Lister, Watcher, Creater, Updater, Applier, Replacer, Deleter and CollectionDeleter in one."""
 
-    def __init__(
-        self,
-        resource: ResourceStorage,
-        strategy: Strategy,
-        views: Views,
-        sibling: Callable[[str], Self | None] = no_sibling,
-    ) -> None:
-        super().__init__(resource, strategy, views, sibling)
-        self._ownership = Ownership(strategy.field_manager, resource.converter)
+    @cached_property
+    def _ownership(self) -> Ownership:
+        return Ownership(self._strategy.field_manager, self._resource.converter)
 
     def with_strategy(self, strategy: Strategy) -> Store:
         """A Store of the same objects with other rules, for `/status` and `/scale`."""

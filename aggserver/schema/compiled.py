@@ -21,9 +21,10 @@ from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONObject
 from aggserver.schema import defaulting, internal, list_type, pruning, structural
 from aggserver.schema.defaults import prune_defaults
+from aggserver.schema.lazy_rules import compile_validator
 from aggserver.schema.object_meta import drop_malformed_resources, prune_object_meta, validate_resources
 from aggserver.schema.ratcheting import Correlation
-from aggserver.schema.rules import UPSTREAM, RuleFindings, RuleOptions, RuleValidator, compile_validator
+from aggserver.schema.rules import UPSTREAM, RuleFindings, RuleOptions, RuleValidator
 from aggserver.schema.validation import validate
 from aggserver.schema.validity import Validity
 from aggserver.scheme import object_meta

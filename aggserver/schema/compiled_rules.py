@@ -3,7 +3,7 @@
 A rule that does not compile has an error, with upstream's message, instead of a program: a new definition is refused for it; with
 a definition that is stored already, every validated object gets the error. Rules are compiled when a definition is validated
 (`rule_costs.py`), which needs their costs too, and when a version first validates an object (`rule_validation.py`). This module
-imports CEL, so a server imports it only when it meets the first rule (`rules.py`). Pure.
+imports CEL, so a server imports it only when it meets the first rule (`lazy_rules.py`). Pure.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/cel/compilation.go, v0.36.3.
 """
 

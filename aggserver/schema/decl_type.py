@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from aggserver.cel.generator import OnAccess
+from aggserver.cel.objects import OnAccess
 from aggserver.cel.ranges import Range
 from aggserver.cel.types import (
     BOOL,

@@ -16,9 +16,10 @@ from aggserver.meta import codec, field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONObject
 from aggserver.schema import structural
+from aggserver.schema.lazy_rules import compile_validator
 from aggserver.schema.object_meta import drop_malformed_resources, malformed_resource, validate_resources
 from aggserver.schema.pruning import drop_unknown, type_resources
-from aggserver.schema.rules import OBJECT_LIMIT, UPSTREAM, RuleOptions, compile_validator
+from aggserver.schema.rules import OBJECT_LIMIT, UPSTREAM, RuleOptions
 from aggserver.schema.structural import TYPE_META, Structural
 from aggserver.schema.validation import validate
 

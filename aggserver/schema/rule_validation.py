@@ -90,7 +90,7 @@ def _is_large(obj: Any) -> bool:
 
 
 def compile_tree(structural: Structural, options: RuleOptions, *, is_resource: bool) -> RuleTree | None:
-    """See `rules.compile_validator`, which imports this module only if there are rules."""
+    """See `lazy_rules.compile_validator`, which imports this module only if there are rules."""
     root = _tree(structural, declare(structural, is_resource=is_resource, sees_labels=options.sees_labels), options)
     return None if root is None else RuleTree(root, options)
 

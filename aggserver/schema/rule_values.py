@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from aggserver.cel.generator import OnAccess
+from aggserver.cel.objects import OnAccess
 from aggserver.cel.values import MISSING, CELError, Duration, EvaluationError, Invalid, Timestamp, equal, no_such_overload, show
 from aggserver.meta import codec
 from aggserver.schema.escaping import escape, unescape

@@ -1,7 +1,6 @@
-"""Rules (x-kubernetes-validations): the entry to their compilation, which imports CEL only if a schema has rules.
+"""Rules (x-kubernetes-validations): what their callers and their evaluation share, which are options, findings and limits.
 
-Importing `rule_validation.py`, `rule_costs.py` and CEL would take a sixth of a server's start, and most definitions have no
-rules. So they are imported here, and in `apiextensions/schema_rules.py`, when the first rule is met. Pure.
+Knows nothing of CEL: `lazy_rules.py` is the way from a schema to its validator, `rule_validation.py` is that validator. Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from aggserver.meta.field import FieldError, Path
 from aggserver.schema.ratcheting import Correlation
-from aggserver.schema.structural import VALIDATIONS, Structural
+from aggserver.schema.structural import VALIDATIONS
 
 __all__ = [
     "OBJECT_LIMIT",
@@ -21,7 +20,6 @@ __all__ = [
     "RuleFindings",
     "RuleOptions",
     "RuleValidator",
-    "compile_validator",
     "rules_length",
 ]
 
@@ -86,19 +84,3 @@ def rules_length(schema: Mapping[str, Any]) -> int:
     """The number of characters in a node's expressions. Compiling takes about 10 us for each."""
     rules = schema.get(VALIDATIONS) or ()
     return sum(len(rule.get("rule") or "") + len(rule.get("messageExpression") or "") for rule in rules)
-
-
-def compile_validator(structural: Structural, options: RuleOptions, *, is_resource: bool = True) -> RuleValidator | None:
-    """The validator of a schema's rules; None if it has none. is_resource: the schema is that of a resource."""
-    if not _has_rules(structural):
-        return None
-    from aggserver.schema.rule_validation import compile_tree
-
-    return compile_tree(structural, options, is_resource=is_resource)
-
-
-def _has_rules(node: Structural) -> bool:
-    if node.schema.get(VALIDATIONS):
-        return True
-    below = (*node.properties.values(), node.items, node.values)
-    return any(child is not None and _has_rules(child) for child in below)

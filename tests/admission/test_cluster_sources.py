@@ -174,6 +174,39 @@ async def test_a_version_that_goes_with_an_upgrade() -> None:
         assert (policies.get("", "stays") or {}).get("spec") == {}
 
 
+async def test_a_cluster_that_is_away_is_logged_once_for_all_watches(caplog: pytest.LogCaptureFixture) -> None:
+    """Each watch keeps its own reason for readiness, and is silent when it works again: the cluster tells of that too."""
+    caplog.set_level("INFO")
+    cluster, _ = cluster_with(v1=(*VALIDATING, *POLICIES))
+    for path in (WEBHOOKS, f"{REGISTRATION}/v1/{POLICIES[0]}"):
+        for why in ("closed", "refused"):
+            cluster.fail("GET", path, Unreachable(f"{path}: {why}", why=why), times=2)
+    async with running(cluster) as sources:
+        await until(lambda: len(caplog.messages) == 2)
+        assert "refused" in (sources.healthy() or "")
+        await until(lambda: sources.healthy() is None)
+        for path in (WEBHOOKS, f"{REGISTRATION}/v1/{POLICIES[0]}"):
+            await cluster.put(path, made("new"))
+        await until(lambda: len(caplog.messages) == 3)
+    assert [message.split("; ")[0].split(", ")[0] for message in caplog.messages] == [
+        "https://fake.test:6443 can't be reached: closed",
+        f"{WEBHOOKS}: refused",
+        "https://fake.test:6443 answers again",
+    ]
+    assert caplog.messages[2].endswith("watches that go on: 2")
+
+
+async def test_a_watch_that_ends_before_it_has_begun_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    cluster, _ = cluster_with(v1=(*VALIDATING, *POLICIES))
+    cluster.fail("GET", f"{REGISTRATION}/v1", Unreachable("refused"), times=1000)
+    async with running(cluster):
+        await until(lambda: caplog.messages)
+    cluster.outage.lost("another", "S", "refused", "")
+    cluster.outage.reached("another", "S")
+    assert caplog.messages[-1].endswith("watches that go on: 1")
+
+
 async def test_a_missing_right_is_named(caplog: pytest.LogCaptureFixture) -> None:
     cluster, _ = cluster_with(v1=(*VALIDATING, *POLICIES))
     cluster.fail("GET", WEBHOOKS, status(403, "Forbidden", "no"), times=1000)
@@ -208,7 +241,7 @@ async def test_the_last_known_state_holds(caplog: pytest.LogCaptureFixture) -> N
             "connection refused"
         )
         assert sources.rules.validating_webhooks.get("", "one")
-    assert "going on with what was last known: connection refused" in caplog.text
+    assert "can't be reached: connection refused; watches keep what was last known" in caplog.text
 
 
 async def test_a_state_that_was_not_followed_for_long_is_not_ready() -> None:

@@ -70,6 +70,17 @@ async def test_follows_definitions_and_api_services() -> None:
         assert await host.ask({"x.io"}) == host.families()
 
 
+async def test_a_host_that_is_away_is_logged_once_for_all(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = FakeCluster()
+    for path in (DEFINITIONS, API_SERVICES):
+        cluster.fail("GET", path, Unreachable(f"{path}: refused", why="refused"))
+    async with following(cluster) as host:
+        await until(lambda: "CustomResourceDefinitions of the host" in host.trouble() and "APIServices of the" in host.trouble())
+    assert caplog.messages == [
+        "https://fake.test:6443 can't be reached: refused; watches keep what was last known, and try again"
+    ]
+
+
 async def test_what_is_asked_is_asked_of_one_group_only() -> None:
     """While clients wait, and a host may have hundreds of definitions."""
     cluster = FakeCluster()

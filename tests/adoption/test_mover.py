@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from aggserver.adoption.copy.copying import AHEAD
 from aggserver.adoption.families import ASKED
-from aggserver.adoption.give_back.to_etcd import RAISED_AT_ONCE
-from aggserver.adoption.moves import ENDED_SECONDS, LATE_SECONDS, NEAR
-from aggserver.adoption.records.record import LATE_WRITE, GiveBack, Phase, Record, Refused
+from aggserver.adoption.give_back.to_etcd import RAISED_AT_ONCE, objects_prefix
+from aggserver.adoption.moves import ENDED_SECONDS, LATE_SECONDS, NEAR, Pace
+from aggserver.adoption.records.record import LATE_WRITE, GiveBack, Moving, Phase, Record, Refused
 from aggserver.meta import codec
 from tests.adoption.world import CRONTABS, GROUP, SHIRTS, World
-from tests.fakes.clock import settled, until
+from tests.fakes.clock import FakeClock, settled, until
 from tests.fakes.damage import flip
 
 
@@ -56,6 +56,32 @@ async def test_a_family_moves_and_goes_back_while_clients_write() -> None:
     assert [phase for phase, _ in world.seen] == [Phase.GIVING_BACK, Phase.SWITCHING_BACK, Phase.WAITING]
     assert await world.host.revision() >= await world.own.revision() - 20
     await world.stop()
+
+
+async def test_a_release_shows_its_progress_as_a_copy_does() -> None:
+    world = await moved(World(writes=0))
+    assert {phase for phase, _ in world.moving} == {Phase.COPYING}
+    await world.own.create(f"{objects_prefix(CRONTABS)}default/new", b"{}")
+    there = await world.own.count(objects_prefix(CRONTABS))
+    world.moving.clear()
+    world.select(selected=False)
+    await world.settle()
+    assert {phase for phase, _ in world.moving} == {Phase.GIVING_BACK}
+    last = world.moving[-1][1]
+    assert (last.objects, last.size, last.remaining, last.seconds_left) == (there, len(b"{}"), 0, 0.0)
+    await world.stop()
+
+
+def test_the_seconds_left_are_those_of_the_present_pass() -> None:
+    """A release through the API passes over all objects several times."""
+    clock, seen = FakeClock(), list[Moving]()
+    pace = Pace(seen.append, clock)
+    pace(0, 100, 0)
+    for seconds, done in ((10.0, 20), (40.0, 100), (1.0, 50), (1.0, 75)):
+        clock.advance(seconds)
+        pace(done, 100, 7)
+    assert [each.seconds_left for each in seen] == [None, 40.0, 0.0, 1.0, pytest.approx(2 / 3)]
+    assert [each.remaining for each in seen] == [100, 80, 0, 50, 25]
 
 
 # About as many as a move and a release have.
@@ -239,7 +265,7 @@ async def test_a_host_that_is_full_stops_a_release_while_reads_go_on() -> None:
     await world.stop()
 
 
-async def test_what_the_host_refuses_is_tried_again_when_it_is_asked_for_again() -> None:
+async def test_what_the_host_refuses_is_tried_again_when_it_is_asked_for_again(caplog: pytest.LogCaptureFixture) -> None:
     world = await moved(World(writes=0))
     await world._write()
     allowed, attempts = False, 0
@@ -258,6 +284,8 @@ async def test_what_the_host_refuses_is_tried_again_when_it_is_asked_for_again()
     for _ in range(20):
         await settled()
     assert (attempts, world.told) == (1, ["x is refused"])
+    assert f"not tried again before this command: `aggserver adopt release {CRONTABS} --through-api`: x is refused" in caplog.text
+    assert "trying again" not in caplog.text
     assert world.journal.records[CRONTABS].phase is Phase.ADOPTED
     # Meanwhile it is looked after: somebody has led clients away for a moment.
     before = len(world.points)

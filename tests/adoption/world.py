@@ -67,6 +67,7 @@ class World:
         self.told: list[str] = []
         self.reasons: list[str] = []
         self.seen: list[tuple[Phase, str]] = []
+        self.moving: list[tuple[Phase, Moving]] = []
         self.flips: dict[int, bool] = {}
         self.full: set[str] = set()
         self.fills: list[tuple[str, int, int]] = []
@@ -165,6 +166,8 @@ class World:
     def _observe(self, record: Record, moving: Moving | None) -> None:
         if moving is None:
             self.seen.append((record.phase, record.reason))
+        else:
+            self.moving.append((record.phase, moving))
 
     def changed(self) -> None:
         """Somebody has changed definitions."""

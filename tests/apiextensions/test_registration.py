@@ -208,6 +208,12 @@ async def test_what_is_not_ours_is_reported_in_one_line(caplog: pytest.LogCaptur
             "create the APIServices by hand",
             id="may not read",
         ),
+        pytest.param(
+            "GET",
+            Unreachable("gone", why="refused"),
+            "https://fake.test:6443 can't be reached: refused; watches keep what was last known, and try again",
+            id="no answer to the watch, of which the cluster tells for all",
+        ),
         pytest.param("POST", Unreachable("gone"), "APIService v1.a.io can't be created: gone", id="no answer"),
         pytest.param(
             "POST",

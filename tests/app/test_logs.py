@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import io
 import logging
 import re
@@ -15,9 +16,13 @@ from typing import Any
 import pytest
 
 import aggserver
+from aggserver.app import aggregated
 from aggserver.app.logs import log_to, log_unhandled
 from aggserver.authentication.user import PRIVILEGED_GROUP, UserInfo
 from aggserver.endpoints.request import Request, StreamResponse
+from aggserver.options import parse
+from aggserver.server.serving import Server
+from tests.fakes.clock import until
 from tests.fakes.server import LocalServer
 
 
@@ -217,6 +222,33 @@ def test_what_nobody_handles(stream: io.StringIO, capsys: pytest.CaptureFixture[
     assert [line.partition(" ")[0] for line in lines_of(stream.getvalue())] == ["ERROR", "ERROR", "CRITICAL"]
     assert stream.getvalue().count(rf"ValueError: a\n{FORGED}") == 3
     assert capsys.readouterr().err == ""
+
+
+_KUBECONFIG = """
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: u, user: {}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+"""
+
+
+async def test_the_first_line_of_a_server_in_a_cluster_is_one_of_the_log(
+    stream: io.StringIO, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The output of a pod is one log. The cluster is away, which keeps no server from listening."""
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(_KUBECONFIG)
+    where = ["--kubeconfig", str(kubeconfig), "--cert-dir", str(tmp_path), "--definitions", str(tmp_path), "--data", ":memory:"]
+    servers: list[Server] = []
+    options = parse(["serve", *where, "--bind-address", "127.0.0.1", "--secure-port", "0"], {})
+    serving = asyncio.create_task(aggregated.run(options, servers.append))
+    await until(lambda: "listens on" in stream.getvalue() or serving.done())
+    servers[0].request_stop()
+    assert await serving == 0
+    assert lines_of(stream.getvalue().splitlines(keepends=True)[0])[0].startswith(
+        "INFO    aggserver: aggserver listens on https://"
+    )
+    assert capsys.readouterr().out == ""
 
 
 # --- requests ---

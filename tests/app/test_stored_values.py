@@ -14,7 +14,7 @@ from aggserver.adoption.records.record import Phase, Record
 from aggserver.apiextensions.marks import Marks
 from aggserver.apiextensions.migration import Migration
 from aggserver.apiextensions.stored_versions import FolderLedger
-from aggserver.app.adoption import installation_id
+from aggserver.app.installation import installation_id
 from aggserver.app.stored_values import decode
 from aggserver.registry.storage_version import SpecState, StorageVersions
 from aggserver.storage import etcd_maintenance

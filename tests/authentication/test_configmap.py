@@ -147,7 +147,8 @@ async def test_the_last_good_one_is_kept(caplog: pytest.LogCaptureFixture) -> No
         await until(lambda: len(warnings_of(caplog)) == 2)
         await cluster.remove(PATH, "extension-apiserver-authentication")
         await until(lambda: len(warnings_of(caplog)) == 3)
-        cluster.fail("WATCH", PATH, Unreachable("https://fake.test:6443: connection refused"), times=3)
+        refused = Unreachable("https://fake.test:6443: connection refused", why="connection refused")
+        cluster.fail("WATCH", PATH, refused, times=3)
         await cluster.end_watches()
         await until(lambda: len(warnings_of(caplog)) == 4)
         assert (len(applied), source.healthy()) == (1, None)
@@ -159,7 +160,7 @@ async def test_the_last_good_one_is_kept(caplog: pytest.LogCaptureFixture) -> No
         "its content is invalid: requestheader-group-headers is not a JSON list of strings: "
         "unexpected end of data: line 1 column 2 (char 1)",
         "it does not exist (kube-apiserver writes it at its start and every minute)",
-        "https://fake.test:6443: connection refused",
+        "https://fake.test:6443 can't be reached: connection refused; watches keep what was last known, and try again",
     ]
 
 

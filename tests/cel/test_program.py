@@ -14,7 +14,7 @@ import yaml
 
 from aggserver.cel import times
 from aggserver.cel.checker import Environment, check
-from aggserver.cel.generator import OnAccess
+from aggserver.cel.objects import OnAccess
 from aggserver.cel.program import Program, ProgramError, compile_program
 from aggserver.cel.types import BOOL, DYN, INT, STRING, Type, list_of, map_of, object_type, optional_of
 from aggserver.cel.values import (

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
 from aggserver.cluster import ClusterError, Unreachable
+from aggserver.cluster.outage import Outage
 from aggserver.merge.patch import JsonPatchError, apply_json_patch, parse_json_patch
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.selectors import LabelSelector
@@ -38,6 +39,7 @@ class FakeCluster:
         self.dry_runs: set[int] = set()
         self.headers: dict[str, dict[str, str]] = {}
         self.watches = 0
+        self.outage = Outage()
         self._revision = 100
         self._oldest = 0
         self._generation = 0

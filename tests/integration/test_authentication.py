@@ -395,8 +395,7 @@ def test_a_cluster_that_comes_later(aggregation: Aggregation, jane: KeyPair, tmp
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(json.dumps(config))
     with running(server := aggregation.beside(tmp_path / "server", 0, kubeconfig=kubeconfig)):
-        waiting = f"waiting for ConfigMap kube-system/extension-apiserver-authentication: {address}"
-        server.wait_for(f"{waiting}.*connection refused")
+        server.wait_for(f"{address} can't be reached: connection refused")
         server.wait_for("waiting for the Secret with the serving certificate: .*connection refused")
         unverified = Direct(server.port)
         assert unverified.get("/livez").status == 200

@@ -8,8 +8,9 @@ import yaml
 
 from aggserver.schema import structural
 from aggserver.schema.compiled import CompiledSchema
+from aggserver.schema.lazy_rules import compile_validator
 from aggserver.schema.ratcheting import Correlation
-from aggserver.schema.rules import OutOfPatienceError, RuleFindings, RuleOptions, RuleValidator, compile_validator
+from aggserver.schema.rules import OutOfPatienceError, RuleFindings, RuleOptions, RuleValidator
 from aggserver.schema.structural import VALIDATIONS
 
 CASES: dict[str, dict[str, Any]] = yaml.safe_load((Path(__file__).parents[1] / "cases" / "rules" / "objects.yaml").read_text())

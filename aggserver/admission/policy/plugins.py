@@ -10,6 +10,7 @@ pkg/admission/plugin/policy/{validating,mutating}/dispatcher.go, v0.36.3.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,7 +31,7 @@ from aggserver.meta.errors import StatusError
 from aggserver.meta.golang import json_kind, to_json
 from aggserver.meta.json_types import JSONObject, json_copy
 
-__all__ = ["FindNamespace", "FindParams", "MutatingAdmissionPolicies", "PolicyKind", "ValidatingAdmissionPolicies"]
+__all__ = ["FindParams", "Lookups", "MutatingAdmissionPolicies", "PolicyKind", "ValidatingAdmissionPolicies"]
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -58,6 +59,15 @@ _EXCLUDED = frozenset(
 FindNamespace = Callable[[str], Awaitable[JSONObject | None]]
 # (apiVersion, kind) -> the objects of a paramKind; None if there is no such kind. Waits a second at most for them to be listed.
 FindParams = Callable[[str, str], Awaitable[Params | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Lookups:
+    """What policies ask for beside the objects of a request. authorize: answers the checks of their expressions."""
+
+    find_namespace: FindNamespace
+    find_params: FindParams
+    authorize: Authorize
 
 
 class PolicyKind(Protocol):
@@ -89,8 +99,7 @@ class _Request:
     attributes: Attributes
     obj: JSONObject | None
     old: JSONObject | None
-    find_namespace: FindNamespace
-    authorize: Authorize
+    lookups: Lookups
     answers: Answers = field(default_factory=dict)
     _namespace: JSONObject | None = None
     _inputs: dict[Target, Inputs] = field(default_factory=dict)
@@ -117,7 +126,7 @@ class _Request:
         return labels
 
     async def _find(self, name: str) -> JSONObject:
-        found = await self.find_namespace(name)
+        found = await self.lookups.find_namespace(name)
         if found is None:
             raise errors.not_found("", "namespaces", name)
         return found
@@ -141,30 +150,23 @@ class _Request:
         return found
 
     async def evaluate(self, compute: Callable[[Inputs], T], inputs: Inputs) -> T:
-        return await evaluated(compute, inputs, self.authorize)
+        return await evaluated(compute, inputs, self.lookups.authorize)
 
 
-class _Plugin(Generic[C]):
+class _Plugin(ABC, Generic[C]):
     """What both plugins share: the hooks, and which of them match a request."""
 
-    def __init__(
-        self,
-        policies: PolicyKind,
-        bindings: PolicyKind,
-        find_namespace: FindNamespace,
-        find_params: FindParams,
-        authorize: Authorize,
-        compile_: Callable[[Mapping[str, Any]], C],
-    ) -> None:
+    def __init__(self, policies: PolicyKind, bindings: PolicyKind, lookups: Lookups) -> None:
         self._policies = policies
         self._bindings = bindings
-        self._find_namespace = find_namespace
-        self._find_params = find_params
-        self._authorize = authorize
-        self._compile = compile_
+        self._lookups = lookups
         self._compiling = asyncio.Lock()
         self._generations: tuple[int, int] | None = None
-        self._hooks: Hooks[C] = Hooks(compile_=compile_)
+        self._hooks: Hooks[C] = Hooks(compile_=self._compile)
+
+    @staticmethod
+    @abstractmethod
+    def _compile(spec: Mapping[str, Any], /) -> C: ...
 
     def concerns(self, attributes: Attributes) -> bool:
         """Whether there are policies that may match the request."""
@@ -194,7 +196,7 @@ class _Plugin(Generic[C]):
         return found if namespace is None else hooks.within(info, attributes.objects, namespace)
 
     def _request(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> _Request:
-        return _Request(attributes, obj, old, self._find_namespace, self._authorize)
+        return _Request(attributes, obj, old, self._lookups)
 
     async def _matched(
         self, request: _Request, hook: Hook[C], bindings: tuple[Binding, ...], reports: _Reports
@@ -231,7 +233,7 @@ class _Plugin(Generic[C]):
         if hook.param_kind is None:
             return None
         api_version, kind = hook.param_kind.get("apiVersion") or "", hook.param_kind.get("kind") or ""
-        params = await self._find_params(api_version, kind)
+        params = await self._lookups.find_params(api_version, kind)
         if params is None:
             group, version = versions.parse_group_version(api_version)
             raise PolicyError(f"failed to find resource referenced by paramKind: '{group}/{version}, Kind={kind}'")
@@ -258,15 +260,7 @@ class _Plugin(Generic[C]):
 class ValidatingAdmissionPolicies(_Plugin[validating.CompiledValidatingPolicy]):
     """The plugin of the validating phase: refuses what a policy denies, warns, and sets audit annotations."""
 
-    def __init__(
-        self,
-        policies: PolicyKind,
-        bindings: PolicyKind,
-        find_namespace: FindNamespace,
-        find_params: FindParams,
-        authorize: Authorize,
-    ) -> None:
-        super().__init__(policies, bindings, find_namespace, find_params, authorize, validating.compile_policy)
+    _compile = staticmethod(validating.compile_policy)
 
     async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
         request, verdict = self._request(attributes, obj, old), validating.PolicyVerdict(attributes)
@@ -295,17 +289,11 @@ def _validate(
 class MutatingAdmissionPolicies(_Plugin[mutating.CompiledMutatingPolicy]):
     """The plugin of the mutating phase: changes objects as policies say."""
 
-    def __init__(
-        self,
-        policies: PolicyKind,
-        bindings: PolicyKind,
-        find_namespace: FindNamespace,
-        find_params: FindParams,
-        authorize: Authorize,
-        max_object_bytes: int,
-    ) -> None:
+    _compile = staticmethod(mutating.compile_policy)
+
+    def __init__(self, policies: PolicyKind, bindings: PolicyKind, lookups: Lookups, max_object_bytes: int) -> None:
         """max_object_bytes: how large a mutation may make an object."""
-        super().__init__(policies, bindings, find_namespace, find_params, authorize, mutating.compile_policy)
+        super().__init__(policies, bindings, lookups)
         self._max_object_bytes = max_object_bytes
 
     async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:

@@ -25,7 +25,7 @@ from typing import NamedTuple, TypeVar
 import orjson
 
 from aggserver.adoption.leftovers.version import LEFTOVER
-from aggserver.adoption.records.record import CantGiveBack, Copied, Given, Progress, being_removed, digest, silent
+from aggserver.adoption.records.record import CantGiveBack, Copied, Given, Progress, being_removed, digest
 from aggserver.storage.interface import (
     Compacted,
     Conflict,
@@ -196,7 +196,7 @@ class GiveBackToStore:
     async def first(self, copied: Copied, progress: Progress) -> Given:
         given = await self._compare(copied, progress)
         for _ in range(MOST_ROUNDS):
-            done, seen = await self._follow(copied)
+            done, seen = await self._follow(copied, progress)
             given = _sum(given, done)
             if seen < BEHIND:
                 break
@@ -208,7 +208,7 @@ class GiveBackToStore:
             given = await self._compare(copied, progress)
         seen = 1
         while seen:
-            done, seen = await self._follow(copied)
+            done, seen = await self._follow(copied, progress)
             given = _sum(given, done)
         if await self._own.count(self._prefix) != await self._host.count(self._prefix):
             given = _sum(given, await self._compare(copied, progress))
@@ -245,7 +245,7 @@ class GiveBackToStore:
         self._followed = began
         return given
 
-    async def _follow(self, copied: Copied) -> tuple[Given, int]:
+    async def _follow(self, copied: Copied, progress: Progress) -> tuple[Given, int]:
         """Write to the host what was written here since the last call. Also returns how many writes to our store were seen."""
         now = await self._own.revision()
         given, seen = Given(), 0
@@ -253,7 +253,7 @@ class GiveBackToStore:
             try:
                 events = await self._own.history(self._prefix, self._followed, now, PAGE)
             except Compacted:
-                return _sum(given, await self._compare(copied, silent)), BEHIND
+                return _sum(given, await self._compare(copied, progress)), BEHIND
             newest = {event.key: event for event in events}
             given = _sum(given, await self._write(await self._planned(list(newest.values())), copied))
             self._followed = events[-1].revision if len(events) == PAGE else now

@@ -191,7 +191,11 @@ class ReportMessage(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """How far the copy of a family is. size: bytes copied. remaining: objects. seconds_left: None while it can't be estimated."""
+    """How far the copy of a family is, or its way back.
+
+    objects: copied, or compared with the host's. size: bytes written. remaining: objects. seconds_left: None while it can't be
+    estimated.
+    """
 
     objects: int
     size: int
@@ -279,7 +283,10 @@ class CantGiveBack(AggserverError):
 
 
 class Refused(CantGiveBack):
-    """The host refuses objects as they are. Another attempt disturbs clients, so it is made only on request."""
+    """Only a new request helps: the host refuses objects as they are, or they must go another way.
+
+    Another attempt would disturb clients, and fail as well.
+    """
 
 
 @dataclass(frozen=True, slots=True)

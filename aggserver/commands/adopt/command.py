@@ -109,6 +109,7 @@ class Adopt:
         self._now = now
         self._sleep = sleep
         self._namespace = options.service_namespace or _own_namespace()
+        self._is_release = options.command == "adopt release"
 
     async def run(self) -> bool:
         match self._options.command:
@@ -124,11 +125,12 @@ class Adopt:
     async def _plan(self) -> bool:
         selector = LabelSelector.parse(self._options.adopt or "")  # checked with the options
         service = Service(self._namespace, self._options.service_name, self._options.service_port)
+        unread: list[str] = []
         facts = Facts(
             crds=[kept(crd, whole=True) for crd in await self._list(DEFINITIONS)],
             api_services=await self._list(API_SERVICES),
-            webhooks=await self._admission("webhookconfigurations", {"labelSelector": f"{GUARD_LABEL}!=true"}),
-            policies=await self._admission("admissionpolicies", {}),
+            webhooks=await self._admission("webhookconfigurations", {"labelSelector": f"{GUARD_LABEL}!=true"}, unread),
+            policies=await self._admission("admissionpolicies", {}, unread),
             has_host_etcd=bool(self._options.host_etcd_servers),
         )
         wanted = chosen(facts, selector, service)
@@ -143,14 +145,19 @@ class Adopt:
             samples=await self._samples(wanted, facts.crds),
             denied=denied,
             obstacles=obstacles,
-            notes=[*notes, *unknown],
+            notes=[*unread, *notes, *unknown],
         )
         found = plan(facts, wanted, self._options.max_object_bytes)
         self._print(found, report.plan_text(found))
         return bool(found["ok"])
 
-    async def _admission(self, kinds: str, query: Mapping[str, str]) -> list[JSONObject]:
-        return [each for step in ("mutating", "validating") for each in await self._list(f"{ADMISSION}/{step}{kinds}", query)]
+    async def _admission(self, kinds: str, query: Mapping[str, str], unread: list[str]) -> list[JSONObject]:
+        """The objects of both kinds. unread: gets a note if they can't be read."""
+        try:
+            return [each for step in ("mutating", "validating") for each in await self._list(f"{ADMISSION}/{step}{kinds}", query)]
+        except ClusterError as error:
+            unread.append(f"which {kinds} concern the objects is not known: {error}")
+            return []
 
     async def _list(self, path: str, query: Mapping[str, str] | None = None) -> list[JSONObject]:
         """All objects of a collection; [] if the host does not serve it."""
@@ -188,8 +195,11 @@ class Adopt:
         is_external = service["spec"].get("type") == "ExternalName"
         if not is_external and all(p.get("port") != self._options.service_port for p in service["spec"].get("ports") or ()):
             obstacles.append(f"the Service {namespace}/{name} has no port {self._options.service_port}")
-        if not is_external and not await self._has_endpoints(namespace, name):
-            obstacles.append(f"the Service {namespace}/{name} has no ready endpoints: does aggserver run?")
+        try:
+            if not is_external and not await self._has_endpoints(namespace, name):
+                obstacles.append(f"the Service {namespace}/{name} has no ready endpoints: does aggserver run?")
+        except ClusterError as error:
+            notes.append(f"whether the Service {namespace}/{name} has ready endpoints is not known: {error}")
         return obstacles, notes
 
     async def _has_endpoints(self, namespace: str, name: str) -> bool:
@@ -267,13 +277,12 @@ class Adopt:
     async def _ask(self) -> bool:
         first, _ = await self._entries()
         names = await self._names(first)
-        is_release = self._options.command == "adopt release"
         if missing := [name for name in names if name not in first]:
             raise AdoptError(
                 f"{', '.join(missing)}: not adopted by a server of namespace {self._namespace}; see aggserver adopt status"
             )
         now = format_time(self._now())
-        if is_release:
+        if self._is_release:
             what = DISCARD if self._options.discard else RELEASE
             annotations = {ADOPTION: what, ASKED: now, THROUGH_API: "true" if self._options.through_api else None}
             outcome = follow.discarded if self._options.discard else follow.released
@@ -331,14 +340,16 @@ class Adopt:
                 if name in outcomes:
                     continue
                 now = entries.get(name)
-                if text := follow.line(name, seen[name], now):
+                outcome = outcome_of(first[name], now)
+                # A definition that is back may wait to be adopted anew; that is not what was asked for.
+                is_back = self._is_release and outcome is follow.Ending.DONE
+                if text := follow.line(name, seen[name], None if is_back else now):
                     self._print({"definition": name, "entry": now}, text, one_line=True)
                 seen[name] = now
-                outcome = outcome_of(first[name], now)
                 if outcome is not follow.Ending.GOING_ON:
                     outcomes[name] = outcome
             if len(outcomes) == len(names):
-                return self._ended([name for name in names if outcomes[name] is follow.Ending.FAILED])
+                return self._ended(names, [name for name in names if outcomes[name] is follow.Ending.FAILED])
             before, trouble = trouble, await server.look()
             if trouble != before:
                 text = f"waiting: {trouble}" if trouble else "an aggserver moves definitions again"
@@ -349,10 +360,13 @@ class Adopt:
                 raise AdoptError(f"{late}: not done within {self._options.wait_seconds:g} s, but it stays asked for: {why}")
             await self._sleep(POLL_SECONDS)
 
-    def _ended(self, failed: Sequence[str]) -> bool:
+    def _ended(self, names: Sequence[str], failed: Sequence[str]) -> bool:
         if not failed:
+            if self._is_release:
+                text = follow.after_release(names, DISCARD if self._options.discard else RELEASE)
+                self._print({"message": text}, text, one_line=True)
             return True
-        what = "released" if self._options.command == "adopt release" else "cleaned up"
+        what = "released" if self._is_release else "cleaned up"
         raise AdoptError(f"{', '.join(failed)}: not {what}, for the reason above; it stays adopted, and nothing is lost")
 
     def _print(self, found: JSONMapping, text: str, *, one_line: bool = False) -> None:

@@ -5,13 +5,14 @@ Source: none; the entries are those of `adoption/status.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+from aggserver.adoption.families import ADOPTION
 from aggserver.adoption.records.record import Phase
 from aggserver.meta.json_types import JSONMapping
 
-__all__ = ["Ending", "cleaned", "discarded", "line", "released"]
+__all__ = ["Ending", "after_release", "cleaned", "discarded", "line", "released"]
 
 
 class Ending(StrEnum):
@@ -44,6 +45,15 @@ def cleaned(first: JSONMapping | None, now: JSONMapping | None) -> Ending:
     if now.get("reason") and now.get("told") != (first or {}).get("told"):
         return Ending.FAILED
     return Ending.GOING_ON if (now.get("copied") or {}).get("objects", 0) else Ending.DONE
+
+
+def after_release(definitions: Sequence[str], asked: str) -> str:
+    """The last line of a release that is done. asked: the value of the annotation that has asked for it, and that stays."""
+    which, them = ("this definition", "it") if len(definitions) == 1 else (f"these {len(definitions)} definitions", "them")
+    return (
+        f"released: kube-apiserver serves {which}, and the annotation {ADOPTION}: {asked} keeps aggserver from adopting {them} "
+        f"again. To adopt {them} again, remove it: kubectl annotate crd {' '.join(definitions)} {ADOPTION}-"
+    )
 
 
 def line(definition: str, before: JSONMapping | None, now: JSONMapping | None) -> str:

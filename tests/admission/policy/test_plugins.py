@@ -18,7 +18,7 @@ from aggserver.admission.policy import evaluating, expressions
 from aggserver.admission.policy import validating as core
 from aggserver.admission.policy.evaluating import WebhookConditions
 from aggserver.admission.policy.hooks import Params
-from aggserver.admission.policy.plugins import MutatingAdmissionPolicies, ValidatingAdmissionPolicies
+from aggserver.admission.policy.plugins import Lookups, MutatingAdmissionPolicies, ValidatingAdmissionPolicies
 from aggserver.cel.library.authz import Check, Decision
 from aggserver.merge.atom import DEDUCED, Atom
 from aggserver.meta import errors
@@ -115,7 +115,7 @@ def _plugin(plugin: Any, policies: Iterable[JSONObject], bindings: Iterable[JSON
     bound = [bind(each["metadata"]["name"]) for each in given] if bindings is None else bindings
     cluster = cluster or Cluster()
     most = (3 * 1024 * 1024,) if plugin is MutatingAdmissionPolicies else ()
-    return plugin(Kind(given), Kind(bound), cluster.namespace, cluster.params, cluster.authorize, *most)
+    return plugin(Kind(given), Kind(bound), Lookups(cluster.namespace, cluster.params, cluster.authorize), *most)
 
 
 async def told(plugin: Any, of: Attributes | None = None, obj: JSONObject | None = SHIP, old: JSONObject | None = None) -> str:

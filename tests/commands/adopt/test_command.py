@@ -13,7 +13,7 @@ from aggserver.adoption.records.record import LEASE
 from aggserver.adoption.switch.switching import DEFINITIONS
 from aggserver.apiextensions.api_service import API_SERVICES
 from aggserver.cluster import ClusterError
-from aggserver.commands.adopt.command import AUTHENTICATION, REVIEWS, Adopt, AdoptError, from_backup
+from aggserver.commands.adopt.command import ADMISSION, AUTHENTICATION, REVIEWS, Adopt, AdoptError, from_backup
 from aggserver.meta.times import format_micro_time
 from aggserver.options import Options, OptionsError, parse
 from aggserver.storage import sqlite_maintenance as maintenance
@@ -110,6 +110,29 @@ async def test_plan_misses_endpoints() -> None:
     assert "no ready endpoints" in said.lines[0]
 
 
+UNREADABLE = {
+    "endpoints": (
+        "/apis/discovery.k8s.io/v1/namespaces/ns/endpointslices",
+        "whether the Service ns/aggserver has ready endpoints is not known",
+    ),
+    "webhooks": (f"{ADMISSION}/validatingwebhookconfigurations", "which webhookconfigurations concern the objects is not known"),
+    "policies": (f"{ADMISSION}/mutatingadmissionpolicies", "which admissionpolicies concern the objects is not known"),
+    "the ConfigMap": (AUTHENTICATION, "whether the aggregation layer is set up is not known"),
+    "reviews": (REVIEWS, "whether system:serviceaccount:ns:aggserver has the permissions that adoption needs is not known"),
+}
+
+
+@pytest.mark.parametrize(("path", "text"), UNREADABLE.values(), ids=UNREADABLE)
+async def test_plan_goes_on_without_a_right(path: str, text: str) -> None:
+    cluster = await host()
+    method = "POST" if path == REVIEWS else "GET"
+    cluster.fail(method, path, ClusterError(403, "Forbidden", "U cannot list them"), times=100)
+    said = Said(cluster, "plan")
+    assert await said.adopt.run()
+    assert f"note: {text}: 403 Forbidden: U cannot list them" in said.lines[0].splitlines()
+    assert f"{NAME}: 10 objects" in said.lines[0]
+
+
 async def test_plan_leaves_out_what_is_adopted() -> None:
     cluster = await host()
     spec = {"group": "stable.example.com", "version": "v1", "service": {"namespace": "ns", "name": "aggserver"}}
@@ -134,12 +157,30 @@ async def test_status() -> None:
     assert said.time == 0.0
 
 
+def after(asked: str) -> str:
+    """The last line of a release."""
+    return (
+        f"released: kube-apiserver serves this definition, and the annotation aggserver.io/adoption: {asked} keeps aggserver "
+        f"from adopting it again. To adopt it again, remove it: kubectl annotate crd {NAME} aggserver.io/adoption-"
+    )
+
+
+async def test_a_release_of_what_is_still_selected_ends_with_success() -> None:
+    """It waits, by its annotation, to be adopted anew; and the host may show that before the command has seen the way back."""
+    cluster = await host()
+    await show(cluster, {NAME: ADOPTED})
+    waits = {**ADOPTED, "phase": "Waiting", "since": "t3", "reason": f"{NAME} has the annotation aggserver.io/adoption: release"}
+    said = Said(cluster, "release", NAME, changes=[{NAME: BACK}, {NAME: waits}])
+    assert await said.adopt.run()
+    assert said.lines == [f"{NAME}: GivingBack", f"{NAME}: served by kube-apiserver", after("release")]
+
+
 async def test_release() -> None:
     cluster = await host()
     await show(cluster, {NAME: ADOPTED})
     said = Said(cluster, "release", "CronTab", "--through-api", changes=[{NAME: ADOPTED}, {NAME: BACK}, {}])
     assert await said.adopt.run()
-    assert said.lines == [f"{NAME}: GivingBack", f"{NAME}: served by kube-apiserver"]
+    assert said.lines == [f"{NAME}: GivingBack", f"{NAME}: served by kube-apiserver", after("release")]
     annotations = cluster.objects[DEFINITIONS][NAME]["metadata"]["annotations"]
     assert annotations == {
         "aggserver.io/adoption": "release",
@@ -155,7 +196,7 @@ async def test_what_waits_is_discarded() -> None:
     released = {**waits, "reason": "it has the annotation"}
     said = Said(cluster, "release", NAME, "--discard", changes=[{NAME: waits}, {NAME: BACK}, {NAME: released}])
     assert await said.adopt.run()
-    assert said.lines == [f"{NAME}: GivingBack", f"{NAME}: Waiting: it has the annotation"]
+    assert said.lines == [f"{NAME}: GivingBack", f"{NAME}: served by kube-apiserver", after("discard")]
     assert cluster.objects[DEFINITIONS][NAME]["metadata"]["annotations"]["aggserver.io/adoption"] == "discard"
 
 
@@ -202,7 +243,8 @@ async def test_a_release_while_another_server_takes_over() -> None:
 
     said.adopt._sleep = sleep
     assert await said.adopt.run()
-    waiting, again, *steps = map(json.loads, said.lines)
+    waiting, again, *steps, last = map(json.loads, said.lines)
+    assert last == {"message": after("release")}
     assert waiting["message"].startswith(f"waiting: {LOST}")
     assert again == {"message": "an aggserver moves definitions again"}
     assert [step["entry"] and step["entry"]["phase"] for step in steps] == ["GivingBack", None]
