@@ -57,6 +57,11 @@ METADATA: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "retained keys": ({"labels": {"z": "1", "$retainKeys": ["z"]}}, {"labels": {"z": "1"}}),
     "new map": ({"annotations": {"a": "b", "c": None, "d": {"$patch": "delete"}}}, {"annotations": {"a": "b"}}),
     "another type": ({"labels": "x"}, {"labels": "x"}),
+    "order of a new list": (
+        {"$setElementOrder/ownerReferences": [{"uid": "b"}, {"uid": "a"}], "ownerReferences": [{"uid": "b"}, {"uid": "a"}]},
+        {"ownerReferences": [{"uid": "b"}, {"uid": "a"}]},
+    ),
+    "order of nothing": ({"$setElementOrder/ownerReferences": []}, {}),
 }
 
 
@@ -80,6 +85,11 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         "The order in patch list:\n[map[name:b]]\n doesn't match $setElementOrder list:\n[map[name:a]]\n",
     ),
     "retained keys": ({"metadata": {"labels": {"$retainKeys": "x"}}}, BadDirectiveError, "invalid patch format of retainKeys"),
+    "order of an empty list": (
+        {"metadata": {"$setElementOrder/ownerReferences": [], "ownerReferences": []}},
+        StrategicPatchError,
+        "no elements in any of the given slices",
+    ),
 }
 
 

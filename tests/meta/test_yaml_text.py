@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aggserver.meta import yaml_text
+from aggserver.meta import yaml_bounds, yaml_text
 from aggserver.meta.json_text import MAX_DEPTH
 from aggserver.meta.yaml_text import YAMLTextError
 
@@ -55,6 +55,7 @@ DECODED: dict[str, tuple[bytes, Any]] = {
     "tags": (b"a: !!str 12\nb: !foo 12\nc: !!float 3\nd: ! 12\ne: !!bool yes\nf: !!int '3'", None),
     "binary": (b"a: !!binary aGVs\nb: !!binary |\n  aGVs\n  bG8=\n", {"a": "hel", "b": "hello"}),
     "keys become strings": (b"1: a\n1.5: b\ntrue: c\n1e6: d\n0.00001: e\n123456789.5: f\n2001-01-01: g\n.inf: h", None),
+    "a key past 64 bits": (b"18446744073709551616: a", {"1.8446744e+19": "a"}),
     "repeated keys": (b"a: 1\na: 2\n", {"a": 2}),
     "alias": (b"a: &x [1]\nb: *x\nc: &x 2\nd: *x", {"a": [1], "b": [1], "c": 2, "d": 2}),
     "merge": (b"x: &b {a: 1, b: 2}\nz: {<<: *b, b: 3}", {"x": {"a": 1, "b": 2}, "z": {"a": 1, "b": 3}}),
@@ -285,6 +286,13 @@ def test_bounds(refused: bytes, accepted: bytes, text: str) -> None:
         yaml_text.decode(refused)
     assert str(refusal.value) == text
     yaml_text.decode(accepted)
+
+
+def test_words_without_long_runs_are_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_bounds, "_MAX_CLEARED", 0)
+    words = b"a " * 40_000
+    assert yaml_bounds.problem(words) == ""
+    assert yaml_bounds.problem(words + b" " * 64) != ""
 
 
 def test_long_runs_alone_are_no_harm() -> None:
