@@ -61,6 +61,10 @@ METADATA: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"$setElementOrder/ownerReferences": [{"uid": "b"}, {"uid": "a"}], "ownerReferences": [{"uid": "b"}, {"uid": "a"}]},
         {"ownerReferences": [{"uid": "b"}, {"uid": "a"}]},
     ),
+    "new list": (
+        {"ownerReferences": [{"uid": "a", "name": None}, {"uid": "b", "$patch": "delete"}]},
+        {"ownerReferences": [{"uid": "a"}]},
+    ),
     "order of nothing": ({"$setElementOrder/ownerReferences": []}, {}),
 }
 

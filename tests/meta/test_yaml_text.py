@@ -288,11 +288,43 @@ def test_bounds(refused: bytes, accepted: bytes, text: str) -> None:
     yaml_text.decode(accepted)
 
 
-def test_words_without_long_runs_are_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+# name: (what follows 64 KB of text, the bytes that libyaml clears at most: twice the longest run for each word and line after blanks,
+# six times it for each line after breaks)
+CLEARED: dict[str, tuple[bytes, int]] = {
+    "a run of spaces": (b" " * 64 + b"a", 2 * 64),
+    "tabulators and spaces": (b" \t" * 50 + b"a", 2 * 100),
+    "the longest of several": (b" " * 64 + b"a" + b" " * 80 + b"a" + b" " * 70 + b"a", 2 * 80 * 3),
+    "spaces and words": (b" " * 64 + b"a b c\nd", 2 * 64 * 4),
+    "lines": (b"\n" * 64 + b"a", 6 * 64),
+    "carriage returns": (b"\r\n" * 32 + b"a\nb", 6 * 64 * 2),
+    "breaks of three bytes": ("\u2028".encode() * 64, 6 * 64),
+    "lines with spaces between them": (b"\n " * 64 + b"a", 6 * 64),
+    "both": (b" " * 64 + b"a" + b"\n" * 65 + b"b", 2 * 64 * 2 + 6 * 65),
+    "an indentation": (b"\n" + b" " * 100 + b"a", 0),
+    "runs that are not long": (b" " * 63 + b"a" + b"\n" * 63 + b"a", 0),
+}
+
+
+@pytest.mark.parametrize("name", CLEARED)
+def test_what_libyaml_clears(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    text, cleared = b"x" * 64 * 1024 + CLEARED[name][0], CLEARED[name][1]
+    monkeypatch.setattr(yaml_bounds, "_MAX_CLEARED", cleared)
+    assert yaml_bounds.problem(text) == ""
+    monkeypatch.setattr(yaml_bounds, "_MAX_CLEARED", cleared - 1)
+    assert yaml_bounds.problem(text) == "too many words and lines beside a long run of spaces or line breaks"
+
+
+def test_how_much_libyaml_may_clear() -> None:
+    most = b"a" + b" " * 62_500 + b"a " * 3_999
+    assert yaml_bounds.problem(most) == ""
+    assert yaml_bounds.problem(most + b"\n") != ""
+
+
+def test_small_texts_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml_bounds, "_MAX_CLEARED", 0)
-    words = b"a " * 40_000
-    assert yaml_bounds.problem(words) == ""
-    assert yaml_bounds.problem(words + b" " * 64) != ""
+    text = b" " * (64 * 1024 - 1) + b"a"
+    assert yaml_bounds.problem(text) == ""
+    assert yaml_bounds.problem(text + b"b") != ""
 
 
 def test_long_runs_alone_are_no_harm() -> None:
