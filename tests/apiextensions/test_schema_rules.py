@@ -1,5 +1,6 @@
-"""Rules of schemas: answers of kube-apiserver (tests/cases; those about rules are in tests/schema), what may stay, and schemas that
-mean ill.
+"""Rules of schemas: answers of kube-apiserver (tests/cases), what may stay, and schemas that mean ill.
+
+Those about x-kubernetes-validations are in tests/schema.
 """
 
 from __future__ import annotations

@@ -314,7 +314,8 @@ UNFIT: dict[str, tuple[JSONObject, JSONObject, str]] = {
     "before the first apply": (
         {},
         {"size": "x"},
-        "failed to create manager for existing fields: failed to convert new object (/a; example.com/v1, Kind=Thing) to smd typed: "
+        "failed to create manager for existing fields: "
+        "failed to convert new object (/a; example.com/v1, Kind=Thing) to smd typed: "
         ".spec.size: expected numeric (int or float), got string",
     ),
     "a scalar": (

@@ -215,6 +215,11 @@ BOUNDED: dict[str, tuple[bytes, bytes, str]] = {
         b"--- |\n a\n--- '\n" + b"%TAG !a! x\n" * 99 + b"'",
         "yaml: more than 16 %TAG directives",
     ),
+    "%TAG directives after an empty line": (
+        b"\n" + b"".join(b"%%TAG !%d! x\n" % number for number in range(17)) + b"--- 1",
+        b"\n--- '\n" + b"%TAG !a! x\n" * 99 + b"'",
+        "yaml: more than 16 %TAG directives",
+    ),
     "the prefix of a %TAG directive": (
         b"%TAG ! " + b"x" * 1025 + b"\n--- [!a 1, !b 2]",
         b"%TAG ! " + b"x" * 1024 + b"\n--- [!a 1, !b 2]",
@@ -288,8 +293,8 @@ def test_bounds(refused: bytes, accepted: bytes, text: str) -> None:
     yaml_text.decode(accepted)
 
 
-# name: (what follows 64 KB of text, the bytes that libyaml clears at most: twice the longest run for each word and line after blanks,
-# six times it for each line after breaks)
+# name: (what follows 64 KB of text, the bytes that libyaml clears at most: twice the longest run of blanks for each word and line,
+# and six times the longest run of breaks for each line)
 CLEARED: dict[str, tuple[bytes, int]] = {
     "a run of spaces": (b" " * 64 + b"a", 2 * 64),
     "tabulators and spaces": (b" \t" * 50 + b"a", 2 * 100),

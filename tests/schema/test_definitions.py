@@ -1,4 +1,4 @@
-"""Schemas of definitions: kube-apiserver's errors of each (tests/cases), as invariants, defaults, constructs and rule_costs find them.
+"""Schemas of definitions: kube-apiserver's errors of each (tests/cases), which invariants, defaults, constructs and rule_costs find.
 
 Whether the root may be null is for tests/apiextensions.
 """
