@@ -293,8 +293,8 @@ def test_bounds(refused: bytes, accepted: bytes, text: str) -> None:
     yaml_text.decode(accepted)
 
 
-# name: (what follows 64 KB of text, the bytes that libyaml clears at most: twice the longest run of blanks for each word and line,
-# and six times the longest run of breaks for each line)
+# name: (what follows 64 KB of text, the bytes that libyaml clears at most)
+# Twice the longest run of blanks for each word and line, and six times the longest run of breaks for each line.
 CLEARED: dict[str, tuple[bytes, int]] = {
     "a run of spaces": (b" " * 64 + b"a", 2 * 64),
     "tabulators and spaces": (b" \t" * 50 + b"a", 2 * 100),

@@ -1,4 +1,4 @@
-"""Schemas of definitions: kube-apiserver's errors of each (tests/cases), which invariants, defaults, constructs and rule_costs find.
+"""Schemas of definitions: kube-apiserver's errors of each (tests/cases), found by invariants, defaults, constructs, rule_costs.
 
 Whether the root may be null is for tests/apiextensions.
 """
