@@ -65,6 +65,13 @@ def test_merged(name: str) -> None:
     assert plain_merge(live, applied, OBJECT) == merged
 
 
+def test_an_applied_list_has_an_item_once() -> None:
+    with pytest.raises(TypedError) as caught:
+        plain_merge({"set": ["a"]}, {"set": ["b", "b"], "parts": [{"name": "a"}, {"name": "a"}]}, OBJECT)
+    texts = ('.set: duplicate entries for key [="b"]', '.parts: duplicate entries for key [name="a"]')
+    assert sorted(str(caught.value).removeprefix("errors:").split("\n  ")) == sorted(["", *texts])
+
+
 def test_what_is_not_in_the_set_stays_itself() -> None:
     for value, atom in ((["a"], SET), ({"name": "x"}, OBJECT), ([{"name": "a"}], PARTS)):
         assert removing.remove(value, {}, atom) is value
