@@ -153,6 +153,22 @@ def test_a_bomb_of_aliases_is_refused() -> None:
         yaml_text.decode("\n".join(lines).encode())
 
 
+@pytest.mark.parametrize(
+    ("nodes", "share"),
+    [
+        (1_000, 0.99),
+        (400_000, 0.99),
+        (400_001, 0.99 - 0.89 / 3_600_000),
+        (2_200_000, 0.545),
+        (3_999_999, 0.10 + 0.89 / 3_600_000),
+        (4_000_000, 0.10),
+        (9_000_000, 0.10),
+    ],
+)
+def test_the_part_of_a_document_that_aliases_may_copy(nodes: int, share: float) -> None:
+    assert yaml_text._alias_share(nodes) == pytest.approx(share, abs=1e-9)
+
+
 def test_many_aliases_of_small_things_are_fine() -> None:
     body = b"a: &a x\nb: [" + b", ".join([b"*a"] * 2000) + b"]"
     assert yaml_text.decode(body)[0]["b"] == ["x"] * 2000
@@ -260,6 +276,11 @@ BOUNDED: dict[str, tuple[bytes, bytes, str]] = {
     "aliases of a long text": (
         b"[&a " + b"x" * 100_000 + b"," + b"*a ," * 32 + b"]",
         b"[&a " + b"x" * 100_000 + b"," + b"*a ," * 31 + b"]",
+        "yaml: document contains excessive aliasing",
+    ),
+    "aliases that copy as many bytes as a body may have": (
+        b"[&a " + b"x" * (96 * 1024 - 7) + b"," + b"*a ," * 32 + b"]",
+        b"[&a " + b"x" * (96 * 1024 - 8) + b"," + b"*a ," * 32 + b"]",
         "yaml: document contains excessive aliasing",
     ),
     "aliases of a long text that is no ASCII": (
@@ -377,7 +398,8 @@ def test_a_tape_is_small() -> None:
 def test_complaints_and_shown_values_have_a_bound() -> None:
     _, repeated = yaml_text.decode(b"{" + b"a: 1," * 20_000 + b"}")
     assert repeated[0] == 'line 1: key "a" already set in map'
-    assert sum(map(len, repeated)) < 300_000
+    # The last one is the first that no longer fits.
+    assert len(repeated) == 256 * 1024 // len(repeated[0]) + 1
     with pytest.raises(YAMLTextError) as refusal:
         yaml_text.decode(b"? [" + b"{}," * 20_000 + b"]\n: 1")
     assert len(str(refusal.value)) < 70_000

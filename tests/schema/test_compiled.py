@@ -52,7 +52,7 @@ def test_defaults_alone() -> None:
 
 def test_a_default_that_makes_an_object_too_large() -> None:
     items = {"type": "object", "properties": {"l": {"type": "array", "items": {"properties": {"a": {"default": "x"}}}}}}
-    with pytest.raises(ObjectTooLarge, match="limit is 2$"):
+    with pytest.raises(ObjectTooLarge, match=r"limit is 2$"):
         CompiledSchema(items, max_object_bytes=2).conform({"metadata": {}, "l": [{}]})
     CompiledSchema(items).conform({"metadata": {}, "l": [{}]})
 

@@ -23,8 +23,11 @@ PRUNED: dict[str, tuple[JSONObject, JSONObject, list[str]]] = {
     ),
     "a generation of 0": ({"generation": 0}, {}, []),
     "a grace period of 0": ({"deletionGracePeriodSeconds": 0}, {"deletionGracePeriodSeconds": 0}, []),
-    "nulls in maps": ({"labels": {"x": None}, "annotations": {"y": None, "z": "1"}},)
-    + ({"labels": {"x": ""}, "annotations": {"y": "", "z": "1"}}, []),
+    "nulls in maps": (
+        {"labels": {"x": None}, "annotations": {"y": None, "z": "1"}},
+        {"labels": {"x": ""}, "annotations": {"y": "", "z": "1"}},
+        [],
+    ),
     "a time elsewhere": ({"creationTimestamp": "2026-01-02T05:04:05.5+02:00"}, {"creationTimestamp": TIME}, []),
     "a time as long as a plain one": (
         {"deletionTimestamp": "2026-01-02T3:04:05.5Z"},
@@ -60,8 +63,11 @@ def test_what_is_no_time_stays() -> None:
 
 # name: (the root's members, in which r is a resource, rs a list of them and rm a map of them; the first error; what is left)
 MALFORMED: dict[str, tuple[JSONObject, str | None, JSONObject]] = {
-    "none": ({"r": {"kind": "K", "apiVersion": "v1", "metadata": {"name": "a"}}}, None)
-    + ({"r": {"kind": "K", "apiVersion": "v1", "metadata": {"name": "a"}}},),
+    "none": (
+        {"r": {"kind": "K", "apiVersion": "v1", "metadata": {"name": "a"}}},
+        None,
+        {"r": {"kind": "K", "apiVersion": "v1", "metadata": {"name": "a"}}},
+    ),
     "a kind": ({"r": {"kind": 1, "x": 2}}, "r.kind: Invalid value: 1: must be a string", {"r": {"x": 2}}),
     "an apiVersion": ({"r": {"apiVersion": None}}, "r.apiVersion: Invalid value: null: must be a string", {"r": {}}),
     "metadata": (
@@ -71,8 +77,11 @@ MALFORMED: dict[str, tuple[JSONObject, str | None, JSONObject]] = {
         {"r": {"metadata": {"name": "a"}}},
     ),
     "in a list": ({"rs": [{}, "x", {"kind": 1}]}, "rs[2].kind: Invalid value: 1: must be a string", {"rs": [{}, "x", {}]}),
-    "in a map": ({"rm": {"b": {"kind": 1}, "a": {"kind": 2}}},)
-    + ("rm[a].kind: Invalid value: 2: must be a string", {"rm": {"b": {}, "a": {}}}),
+    "in a map": (
+        {"rm": {"b": {"kind": 1}, "a": {"kind": 2}}},
+        "rm[a].kind: Invalid value: 2: must be a string",
+        {"rm": {"b": {}, "a": {}}},
+    ),
     "the first by name": (
         {"rs": [{"kind": 1}], "r": {"kind": 2}},
         "r.kind: Invalid value: 2: must be a string",
@@ -127,9 +136,9 @@ RESOURCES: dict[str, tuple[Any, list[str]]] = {
     "a kind with a space": (
         GOOD | {"kind": "A b"},
         [
-            'r.kind: Invalid value: "A b": may have mixed case, but should otherwise match: a DNS-1035 label must consist of lower '
-            "case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character "
-            "(e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+            'r.kind: Invalid value: "A b": may have mixed case, but should otherwise match: a DNS-1035 label must consist of '
+            "lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric "
+            "character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
         ],
     ),
     "a bad name": (GOOD | {"metadata": {"name": "a/b"}}, ["r.metadata.name: Invalid value: \"a/b\": may not contain '/'"]),
