@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -360,10 +361,19 @@ def test_kubectl_takes_over_what_it_applied_by_itself() -> None:
         manager().apply(live, config(spec={"size": 2}), "kubectl", force=False, now=NOON)
 
 
-def test_kubectl_takes_nothing_over_by_an_annotation_that_does_not_fit() -> None:
-    parts = '[{"name":"a"},{"name":"a"}]'
-    applied = f'{{"apiVersion":"example.com/v1","kind":"Thing","metadata":{{"name":"a"}},"spec":{{"size":1,"parts":{parts}}}}}'
-    live = thing({"annotations": {managed_fields._LAST_APPLIED: applied}}, spec={"size": 1})
+TWICE = [{"name": "a"}, {"name": "a"}]
+
+
+@pytest.mark.parametrize(
+    ("annotated", "there"),
+    [
+        pytest.param({"parts": TWICE}, {}, id="the annotation does not fit"),
+        pytest.param({}, {"parts": TWICE}, id="the object does not fit"),
+    ],
+)
+def test_kubectl_takes_nothing_over_where_something_does_not_fit(annotated: JSONObject, there: JSONObject) -> None:
+    applied = json.dumps(config(spec={"size": 1, **annotated}))
+    live = thing({"annotations": {managed_fields._LAST_APPLIED: applied}}, spec={"size": 1, **there})
     live["metadata"]["managedFields"] = [entry("kubectl-client-side-apply", "Update", spec(size={}))]
     with pytest.raises(StatusError, match="conflict with"):
         manager().apply(live, config(spec={"size": 2}), "kubectl", force=False, now=NOON)

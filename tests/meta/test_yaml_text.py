@@ -383,6 +383,11 @@ def test_a_text_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         assert max(sizes) <= 64 * 1024
 
 
+def test_a_stream_gives_its_text_in_order() -> None:
+    stream = yaml_text._Stream(b"abcdef")
+    assert (stream.read(2), stream.read(3), stream.read(), stream.read(), stream.read(1)) == (b"ab", b"cde", b"f", b"", b"")
+
+
 def test_a_tape_is_small() -> None:
     """The nodes of a text with an anchor are kept until its end: 12 bytes for each and what the values take."""
     body = b"[&a 1," + b"1," * 5_000 + b"]"
