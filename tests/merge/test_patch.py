@@ -338,6 +338,9 @@ def test_complaints() -> None:
     ]
     assert _complaints(b'[{"op": "add", "path": "/a", "value": {"x": 1}}, null]') == []
     assert _complaints(b"null") == []
+    all_members = b'{"op": "copy", "path": "/a", "from": "/b", "value": 1'
+    assert _complaints(b"[" + all_members + b"}]") == []
+    assert _complaints(b"[" + all_members + b', "x": 1}]') == ['unknown field "[0].x"']
 
 
 def test_the_order_of_what_was_patched() -> None:
