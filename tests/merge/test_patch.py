@@ -230,6 +230,9 @@ def test_json_patch_copies_only_what_changes() -> None:
     assert result["c"] is document["c"]
     assert result["a"]["e"] is not operation.value
     assert patch.apply_json_patch(document, []) is document
+    read = [PatchOperation("test", "/a/b", value=1), PatchOperation("copy", "/g", "/a/b")]
+    result = patch.apply_json_patch(document, read)
+    assert (result["a"] is document["a"], result["g"]) == (True, 1)
 
 
 def test_copies_are_bounded() -> None:
