@@ -11,6 +11,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.schema import object_meta, structural
 
 TIME = "2026-01-02T03:04:05Z"
+OWNER = {"apiVersion": "v1", "kind": "A", "name": "a", "uid": "u", "controller": True, "blockOwnerDeletion": False}
 
 # name: (metadata, what is left, the paths of unknown fields)
 PRUNED: dict[str, tuple[JSONObject, JSONObject, list[str]]] = {
@@ -42,6 +43,7 @@ PRUNED: dict[str, tuple[JSONObject, JSONObject, list[str]]] = {
         {"ownerReferences": [{"uid": "u"}, 1], "managedFields": [{"time": TIME}]},
         ["metadata.ownerReferences[0].x"],
     ),
+    "an entry with all members": ({"ownerReferences": [OWNER]}, {"ownerReferences": [OWNER]}, []),
     "entries that are none": ({"ownerReferences": {"a": 1}, "labels": [1]}, {"ownerReferences": {"a": 1}, "labels": [1]}, []),
 }
 
@@ -156,7 +158,7 @@ RESOURCES: dict[str, tuple[Any, list[str]]] = {
 @pytest.mark.parametrize("name", RESOURCES)
 def test_what_a_resource_must_have(name: str) -> None:
     resource, texts = RESOURCES[name]
-    assert [str(error) for error in object_meta.validate_resources({"r": resource}, ROOT)] == texts
+    assert [str(error) for error in object_meta.validate_resources({"o": 1, "r": resource}, ROOT)] == texts
     for outer, place in (({"rs": ["x", resource]}, "rs[1]"), ({"rm": {"k": resource}}, "rm[k]")):
         expected = [text.replace("r.", f"{place}.", 1) for text in texts]
         assert [str(error) for error in object_meta.validate_resources(outer, ROOT)] == expected
