@@ -114,6 +114,16 @@ def test_a_list_whose_items_retain_keys() -> None:
     }
 
 
+def test_a_list_whose_keys_are_numbers() -> None:
+    def pod(*ports: dict[str, Any]) -> dict[str, Any]:
+        return {"spec": {"containers": [{"name": "a", "ports": [*ports]}]}}
+
+    before = pod({"containerPort": 80}, {"containerPort": 443})
+    patch = pod({"containerPort": 443, "name": "tls"}, {"containerPort": 80, "$patch": "delete"})
+    after = pod({"containerPort": 443, "name": "tls"})
+    assert strategic_merge(before, patch, lookup("core/v1.Pod")) == after
+
+
 def test_lists_in_a_map_are_not_merged() -> None:
     review = {"spec": {"extra": {"a": ["b"]}}}
     with pytest.raises(StrategicPatchError, match="data type is not struct, instead is: map"):
