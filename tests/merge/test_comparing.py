@@ -94,3 +94,10 @@ REMOVED: dict[str, tuple[dict[str, Any], Any]] = {
 def test_removed(name: str) -> None:
     fields, left = REMOVED[name]
     assert removing.remove(WHOLE, fields, OBJECT) == left
+
+
+def test_who_owned_a_part_of_what_became_atomic_owns_it_whole() -> None:
+    fields = {"f:name": {}, "f:whole": {"f:name": {}}, "f:parts": {NAME: {".": {}, "f:color": {}}}}
+    assert removing.reconcile(fields, OBJECT) == {**fields, "f:whole": {}}
+    left = {"f:name": {}, "f:parts": fields["f:parts"]}
+    assert removing.reconcile(left, OBJECT) is left
