@@ -11,6 +11,7 @@ def test_order() -> None:
 
 PAIRS = {
     "higher": ("v2", "v1"),
+    "a later beta": ("v1beta2", "v1beta1"),
     "released before beta": ("v1", "v2beta1"),
     "beta before alpha": ("v1beta1", "v2alpha9"),
     "others last": ("v1alpha1", "foo"),
