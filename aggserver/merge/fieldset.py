@@ -29,7 +29,6 @@ __all__ = [
     "FieldSet",
     "FieldSetError",
     "Path",
-    "below",
     "contains",
     "covers",
     "difference",
@@ -131,14 +130,6 @@ def with_member(node: FieldSet | None) -> FieldSet:
     if not node:
         return _MEMBER
     return node if _SELF in node else {_SELF: _MEMBER, **node}
-
-
-def below(node: FieldSet, element: str) -> FieldSet:
-    """The set below an element, without the element itself."""
-    found = node.get(element)
-    if not found:
-        return EMPTY
-    return {name: child for name, child in found.items() if name != _SELF} if _SELF in found else found
 
 
 def contains(fields: FieldSet, path: Path) -> bool:

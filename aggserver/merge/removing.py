@@ -1,4 +1,4 @@
-"""Removing: values without some fields, or with these only; and adaptation of field sets to a schema.
+"""Removing: values without some fields; and adaptation of field sets to a schema.
 
 Pure. Source: sigs.k8s.io/structured-merge-diff/v6 typed/{remove,reconcile_schema}.go and
 fieldpath/set.go (EnsureNamedFieldsAreMembers), v6.3.3.
@@ -14,7 +14,7 @@ from aggserver.merge.fieldset import FieldSet
 from aggserver.merge.typed import kind_of, lenient_element_of
 from aggserver.merge.walker import walker_of
 
-__all__ = ["extract", "reconcile", "remove", "with_named_fields"]
+__all__ = ["reconcile", "remove", "with_named_fields"]
 
 # A type that no value fits.
 _NOTHING = Atom()
@@ -64,48 +64,6 @@ def _without_items(value: list[Any], items: FieldSet, of: ListType) -> list[Any]
             out.append(item)
         elif not fieldset.is_member(node):
             out.append(remove(item, node, of.element))
-    return out
-
-
-def extract(value: Any, items: FieldSet, atom: Atom) -> Any:
-    """`value` with only the fields and items of the set; None if there are none."""
-    match kind_of(atom, value):
-        case "map":
-            assert atom.map is not None
-            if isinstance(value, dict) and value and not atom.map.atomic:
-                return _members_in(value, items, atom.map) or None
-            return value if isinstance(value, dict) else None
-        case "list":
-            assert atom.list is not None
-            if isinstance(value, list) and value and atom.list.associative:
-                return _items_in(value, items, atom.list) or None
-            return value if isinstance(value, list) else None
-        case "scalar":
-            return value
-        case _:
-            return None
-
-
-def _members_in(value: dict[str, Any], items: FieldSet, of: MapType) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for name, member in value.items():
-        element = fieldset.field(name)
-        node = items.get(element)
-        if node is None:
-            continue
-        # Below a member, upstream goes on with the set of this level rather than the one below.
-        inner = items if fieldset.is_member(node) else node
-        out[name] = extract(member, inner, of.of(name) or _NOTHING)
-    return out
-
-
-def _items_in(value: list[Any], items: FieldSet, of: ListType) -> list[Any]:
-    out: list[Any] = []
-    for item in value:
-        element = lenient_element_of(of, item)
-        if element in items:
-            inner = fieldset.below(items, element)
-            out.append(extract(item, inner, of.element) if inner else item)
     return out
 
 

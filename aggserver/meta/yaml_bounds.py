@@ -42,7 +42,7 @@ _BLANK_BYTES, _BREAK_BYTES = 2, 6
 def problem(body: bytes) -> str:
     """Why a YAML text must not be given to libyaml; '' if it may."""
     text = _utf8(body)
-    if text.count(b"%TAG") > _MAX_DIRECTIVES and _too_many_directives(text):
+    if b"%TAG" in text and _too_many_directives(text):
         return f"more than {_MAX_DIRECTIVES} %TAG directives"
     if len(text) > _SMALL and _cleared(text) > _MAX_CLEARED:
         return "too many words and lines beside a long run of spaces or line breaks"

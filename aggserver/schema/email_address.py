@@ -73,14 +73,12 @@ class _Parser:
     def _group(self) -> int:
         self._take(_BLANKS)
         if self._consume(";"):
-            self._skip_comments()
             return 0
         count = 0
         while True:
             count += self._addresses(grouped=False)
             self._skip_comments()
             if self._consume(";"):
-                self._skip_comments()
                 return count
             self._expect(",")
 

@@ -16,7 +16,9 @@ STRING = Atom("string")
 SET = Atom(list=ListType(STRING, associative=True))
 ITEM = Atom(map=MapType({"name": STRING, "color": STRING}))
 PARTS = Atom(list=ListType(ITEM, associative=True, keys=("name",)))
-OBJECT = Atom(map=MapType({"name": STRING, "set": SET, "parts": PARTS}))
+ATOMIC = Atom(map=MapType({"name": STRING}, atomic=True))
+OBJECT = Atom(map=MapType({"name": STRING, "set": SET, "parts": PARTS, "whole": ATOMIC}))
+WHOLE = {"name": "x", "set": ["a", "b"], "parts": [{"name": "a", "color": "x"}], "whole": {"name": "y"}}
 A, NAME = 'v:"a"', 'k:{"name":"a"}'
 
 # name: (before, after, removed, modified, added), of the set.
@@ -63,9 +65,39 @@ def test_merged(name: str) -> None:
     assert plain_merge(live, applied, OBJECT) == merged
 
 
+def test_an_applied_list_has_an_item_once() -> None:
+    with pytest.raises(TypedError) as caught:
+        plain_merge({"set": ["a"]}, {"set": ["b", "b"], "parts": [{"name": "a"}, {"name": "a"}]}, OBJECT)
+    texts = ('.set: duplicate entries for key [="b"]', '.parts: duplicate entries for key [name="a"]')
+    assert sorted(str(caught.value).removeprefix("errors:").split("\n  ")) == sorted(["", *texts])
+
+
 def test_what_is_not_in_the_set_stays_itself() -> None:
     for value, atom in ((["a"], SET), ({"name": "x"}, OBJECT), ([{"name": "a"}], PARTS)):
         assert removing.remove(value, {}, atom) is value
-    # A scalar has nothing below it.
-    assert removing.remove({"name": "x"}, {"f:name": {"f:y": {}}}, OBJECT) == {"name": "x"}
-    assert removing.extract({"name": "x"}, {"f:name": {"f:y": {}}}, OBJECT) == {"name": "x"}
+
+
+# name: (set, what stays of a value)
+REMOVED: dict[str, tuple[dict[str, Any], Any]] = {
+    "a field": ({"f:name": {}}, {"set": ["a", "b"], "parts": [{"name": "a", "color": "x"}], "whole": {"name": "y"}}),
+    "what is not there": ({"f:other": {}}, WHOLE),
+    "an item of a set": ({"f:set": {A: {}}}, WHOLE | {"set": ["b"]}),
+    "all items": ({"f:parts": {NAME: {}}}, WHOLE | {"parts": None}),
+    "a field of an item": ({"f:parts": {NAME: {"f:color": {}}}}, WHOLE | {"parts": [{"name": "a"}]}),
+    "in what is atomic": ({"f:whole": {"f:name": {}}}, WHOLE | {"whole": None}),
+    "below a scalar": ({"f:name": {"f:y": {}}}, WHOLE),
+    "everything": ({"f:name": {}, "f:set": {}, "f:parts": {}, "f:whole": {}}, None),
+}
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_removed(name: str) -> None:
+    fields, left = REMOVED[name]
+    assert removing.remove(WHOLE, fields, OBJECT) == left
+
+
+def test_who_owned_a_part_of_what_became_atomic_owns_it_whole() -> None:
+    fields = {"f:name": {}, "f:whole": {"f:name": {}}, "f:parts": {NAME: {".": {}, "f:color": {}}}}
+    assert removing.reconcile(fields, OBJECT) == {**fields, "f:whole": {}}
+    left = {"f:name": {}, "f:parts": fields["f:parts"]}
+    assert removing.reconcile(left, OBJECT) is left

@@ -49,6 +49,14 @@ def test_order() -> None:
     assert members == ["f:b", 'k:{"port":80}', 'k:{"port":443}', 'v:"x"', "i:1"]
 
 
+def test_the_order_of_values() -> None:
+    """By kind: numbers, strings, booleans, lists, objects, null; and then by value."""
+    values = ["-1", "2", "10", '"A"', '"a"', "false", "true", "[1]", "[2]", "[true]", '{"a":1}', '{"a":2}', '{"b":0}', "null"]
+    wanted = [f"v:{value}" for value in values]
+    for given in (wanted[::-1], sorted(wanted)):
+        assert [path[0] for path in fieldset.paths({element: {} for element in given})] == wanted
+
+
 def test_paths() -> None:
     fields = {"f:spec": {".": {}, 'k:{"name":"a","port":1}': {".": {}, "f:x": {}}, "v:1.5": {}}, "f:z": {}}
     assert [fieldset.path_text(path) for path in fieldset.paths(fields)] == [

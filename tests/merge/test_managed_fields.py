@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -305,6 +306,47 @@ def test_refused(name: str) -> None:
     assert (caught.value.code, caught.value.message) == (code, text)
 
 
+def owned_by_update(fields: JSONObject) -> JSONObject:
+    return {"managedFields": [entry("m", "Update", fields)]}
+
+
+# name: (metadata and spec of the object that is there, the error of an apply)
+UNFIT: dict[str, tuple[JSONObject, JSONObject, str]] = {
+    "before the first apply": (
+        {},
+        {"size": "x"},
+        "failed to create manager for existing fields: "
+        "failed to convert new object (/a; example.com/v1, Kind=Thing) to smd typed: "
+        ".spec.size: expected numeric (int or float), got string",
+    ),
+    "a scalar": (
+        owned_by_update(spec(size={})),
+        {"size": "x"},
+        "failed to create typed live object (/a; example.com/v1, Kind=Thing): "
+        ".spec.size: expected numeric (int or float), got string",
+    ),
+    "an item without its key": (
+        owned_by_update(spec(size={})),
+        {"parts": [{"n": 1}]},
+        "failed to create typed live object (/a; example.com/v1, Kind=Thing): .spec.parts: element 0: associative list with keys "
+        'has an element that omits all key fields ["name"] (and doesn\'t have default values for any key fields)',
+    ),
+    "managedFields": (
+        {"managedFields": [entry("m", "Remove", {})]},
+        {"size": 1},
+        "failed to decode managed fields: operation must be `Apply` or `Update`",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_an_apply_to_what_does_not_fit(name: str) -> None:
+    metadata, members, text = UNFIT[name]
+    with pytest.raises(StatusError) as caught:
+        manager().apply(thing(metadata, spec=members), config(spec={"color": "x"}), "m", force=False, now=NOON)
+    assert (caught.value.code, caught.value.message) == (500, text)
+
+
 def test_kubectl_takes_over_what_it_applied_by_itself() -> None:
     applied = '{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a"},"spec":{"size":1}}'
     annotations = {managed_fields._LAST_APPLIED: applied}
@@ -319,10 +361,19 @@ def test_kubectl_takes_over_what_it_applied_by_itself() -> None:
         manager().apply(live, config(spec={"size": 2}), "kubectl", force=False, now=NOON)
 
 
-def test_kubectl_takes_nothing_over_by_an_annotation_that_does_not_fit() -> None:
-    parts = '[{"name":"a"},{"name":"a"}]'
-    applied = f'{{"apiVersion":"example.com/v1","kind":"Thing","metadata":{{"name":"a"}},"spec":{{"size":1,"parts":{parts}}}}}'
-    live = thing({"annotations": {managed_fields._LAST_APPLIED: applied}}, spec={"size": 1})
+TWICE = [{"name": "a"}, {"name": "a"}]
+
+
+@pytest.mark.parametrize(
+    ("annotated", "there"),
+    [
+        pytest.param({"parts": TWICE}, {}, id="the annotation does not fit"),
+        pytest.param({}, {"parts": TWICE}, id="the object does not fit"),
+    ],
+)
+def test_kubectl_takes_nothing_over_where_something_does_not_fit(annotated: JSONObject, there: JSONObject) -> None:
+    applied = json.dumps(config(spec={"size": 1, **annotated}))
+    live = thing({"annotations": {managed_fields._LAST_APPLIED: applied}}, spec={"size": 1, **there})
     live["metadata"]["managedFields"] = [entry("kubectl-client-side-apply", "Update", spec(size={}))]
     with pytest.raises(StatusError, match="conflict with"):
         manager().apply(live, config(spec={"size": 2}), "kubectl", force=False, now=NOON)

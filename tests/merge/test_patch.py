@@ -230,6 +230,9 @@ def test_json_patch_copies_only_what_changes() -> None:
     assert result["c"] is document["c"]
     assert result["a"]["e"] is not operation.value
     assert patch.apply_json_patch(document, []) is document
+    read = [PatchOperation("test", "/a/b", value=1), PatchOperation("copy", "/g", "/a/b")]
+    result = patch.apply_json_patch(document, read)
+    assert (result["a"] is document["a"], result["g"]) == (True, 1)
 
 
 def test_copies_are_bounded() -> None:
@@ -338,6 +341,9 @@ def test_complaints() -> None:
     ]
     assert _complaints(b'[{"op": "add", "path": "/a", "value": {"x": 1}}, null]') == []
     assert _complaints(b"null") == []
+    all_members = b'{"op": "copy", "path": "/a", "from": "/b", "value": 1'
+    assert _complaints(b"[" + all_members + b"}]") == []
+    assert _complaints(b"[" + all_members + b', "x": 1}]') == ['unknown field "[0].x"']
 
 
 def test_the_order_of_what_was_patched() -> None:

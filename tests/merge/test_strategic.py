@@ -57,6 +57,15 @@ METADATA: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "retained keys": ({"labels": {"z": "1", "$retainKeys": ["z"]}}, {"labels": {"z": "1"}}),
     "new map": ({"annotations": {"a": "b", "c": None, "d": {"$patch": "delete"}}}, {"annotations": {"a": "b"}}),
     "another type": ({"labels": "x"}, {"labels": "x"}),
+    "order of a new list": (
+        {"$setElementOrder/ownerReferences": [{"uid": "b"}, {"uid": "a"}], "ownerReferences": [{"uid": "b"}, {"uid": "a"}]},
+        {"ownerReferences": [{"uid": "b"}, {"uid": "a"}]},
+    ),
+    "new list": (
+        {"ownerReferences": [{"uid": "a", "name": None}, {"uid": "b", "$patch": "delete"}]},
+        {"ownerReferences": [{"uid": "a"}]},
+    ),
+    "order of nothing": ({"$setElementOrder/ownerReferences": []}, {}),
 }
 
 
@@ -80,6 +89,11 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         "The order in patch list:\n[map[name:b]]\n doesn't match $setElementOrder list:\n[map[name:a]]\n",
     ),
     "retained keys": ({"metadata": {"labels": {"$retainKeys": "x"}}}, BadDirectiveError, "invalid patch format of retainKeys"),
+    "order of an empty list": (
+        {"metadata": {"$setElementOrder/ownerReferences": [], "ownerReferences": []}},
+        StrategicPatchError,
+        "no elements in any of the given slices",
+    ),
 }
 
 
@@ -98,6 +112,16 @@ def test_a_list_whose_items_retain_keys() -> None:
     assert strategic_merge(pod, {"spec": {"volumes": [volume]}}, lookup("core/v1.Pod")) == {
         "spec": {"volumes": [{"name": "a", "secret": {"secretName": "s"}}, {"name": "b", "emptyDir": {}}]}
     }
+
+
+def test_a_list_whose_keys_are_numbers() -> None:
+    def pod(*ports: dict[str, Any]) -> dict[str, Any]:
+        return {"spec": {"containers": [{"name": "a", "ports": [*ports]}]}}
+
+    before = pod({"containerPort": 80}, {"containerPort": 443})
+    patch = pod({"containerPort": 443, "name": "tls"}, {"containerPort": 80, "$patch": "delete"})
+    after = pod({"containerPort": 443, "name": "tls"})
+    assert strategic_merge(before, patch, lookup("core/v1.Pod")) == after
 
 
 def test_lists_in_a_map_are_not_merged() -> None:

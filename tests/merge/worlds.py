@@ -61,7 +61,7 @@ def questions(seed: int, upstream: Upstream) -> Iterator[tuple[JSONObject, JSONO
         question, told = ask("fields", live=value)
         yield question, told
         if "fields" in told:
-            for do in ("remove", "extract", "reconcile"):
+            for do in ("remove", "reconcile"):
                 yield ask(do, live=live, fields=told["fields"])
             changed = changed_schema(chance, schema)
             question = {"do": "reconcile", "schema": changed, "live": live, "fields": told["fields"]}
@@ -247,7 +247,7 @@ def _answer(do: str, question: JSONObject, kind: atom.Atom) -> JSONObject:
         fields = fieldset.parse(question["fields"])
         if do == "reconcile":
             return {"fields": fieldset.ordered(removing.reconcile(fields, kind))}
-        return {"object": (removing.remove if do == "remove" else removing.extract)(live, fields, kind)}
+        return {"object": removing.remove(live, fields, kind)}
     validate(new, kind, allow_duplicates=do in ("compare", "update"))
     if do == "compare":
         found = compare(live, new, kind)

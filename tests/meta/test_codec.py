@@ -39,6 +39,8 @@ MALFORMED = {
     "too many digits": (b"[" + b"9" * 400 + b"]", f"json: cannot unmarshal number {'9' * 400} into Go value of type float64"),
     "too many levels": (b"[" * 255 + b"]" * 255, "exceeded max depth"),
     "far too many levels": (b"[" * 100_000, "exceeded max depth"),
+    "too many levels around a float": (b"[" * 252 + b"1.0" + b"]" * 252, "exceeded max depth"),
+    "too many objects around a float": (b'{"a":' * 252 + b"1.0" + b"}" * 252, "exceeded max depth"),
     "too many levels around an odd text": (b"[" * 251 + b'"\\ud800"' + b"]" * 251, "exceeded max depth"),
 }
 
@@ -58,6 +60,8 @@ def test_a_large_malformed_body_is_refused_with_few_words() -> None:
 DECODED = {
     "scalar": (b" true ", True),
     "deepest": (b"[" * 250 + b"]" * 250, None),
+    "deepest around a float": (b"[" * 251 + b"1.0" + b"]" * 251, None),
+    "deepest objects around a float": (b'{"a":' * 251 + b"1.0" + b"}" * 251, None),
     "int": (b'{"a": -12}', {"a": -12}),
     "largest int": (b"[9223372036854775807, -9223372036854775808]", [2**63 - 1, -(2**63)]),
     "past 64 bits": (b"[9223372036854775808, -9223372036854775809, 18446744073709551616]", [2.0**63, -(2.0**63), 2.0**64]),

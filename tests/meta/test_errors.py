@@ -60,6 +60,12 @@ MESSAGES: dict[str, tuple[StatusError, int, str, str]] = {
         "Timeout",
         "Timeout: Too large resource version: 5, current: 3",
     ),
+    "bad request": (errors.bad_request("why"), 400, "BadRequest", "why"),
+    "not acceptable": (errors.not_acceptable("why"), 406, "NotAcceptable", "why"),
+    "media type": (errors.unsupported_media_type("why"), 415, "UnsupportedMediaType", "why"),
+    "media type of a patch": (errors.no_consumer(), 415, "UnsupportedMediaType", "415: Unsupported Media Type"),
+    "unavailable": (errors.service_unavailable("why"), 503, "ServiceUnavailable", "why"),
+    "too many requests": (errors.too_many_requests(), 429, "TooManyRequests", "Too many requests: please try again later"),
     "unauthorized": (errors.unauthorized(), 401, "Unauthorized", "Unauthorized"),
 }
 

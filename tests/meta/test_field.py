@@ -38,6 +38,14 @@ def test_text(error: FieldError, text: str) -> None:
     assert error.body() == text.split(": ", 1)[1]
 
 
+def test_texts_are_asked_for_until_a_response_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(field, "_MAX_BYTES", 3)
+    texts = iter(["ab", "c", "d", "e", "f"])
+    assert field.first_that_fit(texts) == ["ab", "c", "d"]
+    assert list(texts) == ["e", "f"]
+    assert field.first_that_fit(["abcdef", "g"]) == ["abcdef"]
+
+
 def test_paths_are_values() -> None:
     assert Path("a").child("b") == Path("a.b")
     assert len({Path("a").index(0), Path("a[0]")}) == 1

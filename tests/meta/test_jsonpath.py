@@ -49,6 +49,7 @@ FOUND: dict[str, tuple[str, list[Any]]] = {
     "wildcard over a text gives bytes": (".a.s.*", [116, 101, 120, 116]),
     "descent": ("..t", ["x", "y", "x", 1]),
     "descent below": (".m..t", [1]),
+    "descents": ("..b..t", ["x", "y", "x"]),
     "descent into an index": (".a..[0].n", []),
     "filter by text": ('.a.b[?(@.t=="x")].n', [1, 3]),
     "filter with single quotes": (".a.b[?(@.t=='y')].n", [2]),

@@ -26,6 +26,10 @@ READ = {
     "1E": (10**27, True),
     "1Ki": (1024 * 10**9, True),
     "1.5Gi": (1536 * 1024**2 * 10**9, False),
+    **{f"3{suffix}": (3 * 1024**power * 10**9, True) for power, suffix in enumerate(("Mi", "Gi", "Ti"), 2)},
+    "3Pi": (3 * 1024**5 * 10**9, False),
+    **{f"3{suffix}": (3 * 1000**power * 10**9, True) for power, suffix in enumerate("MGTP", 2)},
+    "3u": (3_000, False),
     "9223372036854775807": ((2**63 - 1) * 10**9, False),
     "20Ei": ((2**63 - 1) * 10**9, False),
 }

@@ -233,5 +233,8 @@ def test_single_name(text: str, name: str) -> None:
 def test_selectors_are_values() -> None:
     assert len({LabelSelector.parse("a=b,c"), LabelSelector.parse("c,a=b"), LabelSelector.parse("a=b")}) == 2
     assert len({FieldSelector.parse("a=b,c=d"), FieldSelector.parse("c=d,a=b"), FieldSelector.parse("a=b")}) == 2
+    for kind in (LabelSelector, FieldSelector):
+        assert kind.parse("a=b") == kind.parse("a=b")
+        assert kind.parse("a=b") not in (kind.parse("a=c"), "a=b")
     assert repr(LabelSelector.parse("a")) == "LabelSelector('a')"
     assert repr(FieldSelector.parse("a=b")) == "FieldSelector('a=b')"

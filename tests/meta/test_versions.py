@@ -11,10 +11,12 @@ def test_order() -> None:
 
 PAIRS = {
     "higher": ("v2", "v1"),
+    "a later beta": ("v1beta2", "v1beta1"),
     "released before beta": ("v1", "v2beta1"),
     "beta before alpha": ("v1beta1", "v2alpha9"),
     "others last": ("v1alpha1", "foo"),
     "others by the alphabet": ("bar", "foo"),
+    "the largest number": ("v9223372036854775807", "v1"),
     "past 64 bits is no number": ("v1alpha1", "v9223372036854775808"),
     "thousands of digits are no number": ("v1alpha1", "v" + "9" * 5000),
 }

@@ -42,6 +42,7 @@ FORMS: dict[str, tuple[Any, str]] = {
     "quotes only where needed": ({"a": "5", "b": "five"}, 'a: "5"\nb: five\n'),
     "floats": ({"a": 2.5, "b": 1e21, "c": 1234567.5, "d": 1e-7}, "a: 2.5\nb: 1e+21\nc: 1.2345675e+06\nd: 1e-07\n"),
     "times and empty text are quoted": ({"a": "2026-01-02T03:04:05Z", "b": ""}, 'a: "2026-01-02T03:04:05Z"\nb: ""\n'),
+    "a leap day of the year 0": ({"a": "0000-02-29", "b": "1900-02-29"}, 'a: "0000-02-29"\nb: 1900-02-29\n'),
     "what looks like a time and is none": (
         {"a": "2026-02-30", "b": "2026-13-01T00:00:00Z"},
         "a: 2026-02-30\nb: 2026-13-01T00:00:00Z\n",

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aggserver.meta import yaml_text
+from aggserver.meta import yaml_bounds, yaml_text
 from aggserver.meta.json_text import MAX_DEPTH
 from aggserver.meta.yaml_text import YAMLTextError
 
@@ -55,6 +55,7 @@ DECODED: dict[str, tuple[bytes, Any]] = {
     "tags": (b"a: !!str 12\nb: !foo 12\nc: !!float 3\nd: ! 12\ne: !!bool yes\nf: !!int '3'", None),
     "binary": (b"a: !!binary aGVs\nb: !!binary |\n  aGVs\n  bG8=\n", {"a": "hel", "b": "hello"}),
     "keys become strings": (b"1: a\n1.5: b\ntrue: c\n1e6: d\n0.00001: e\n123456789.5: f\n2001-01-01: g\n.inf: h", None),
+    "a key past 64 bits": (b"18446744073709551616: a", {"1.8446744e+19": "a"}),
     "repeated keys": (b"a: 1\na: 2\n", {"a": 2}),
     "alias": (b"a: &x [1]\nb: *x\nc: &x 2\nd: *x", {"a": [1], "b": [1], "c": 2, "d": 2}),
     "merge": (b"x: &b {a: 1, b: 2}\nz: {<<: *b, b: 3}", {"x": {"a": 1, "b": 2}, "z": {"a": 1, "b": 3}}),
@@ -152,6 +153,22 @@ def test_a_bomb_of_aliases_is_refused() -> None:
         yaml_text.decode("\n".join(lines).encode())
 
 
+@pytest.mark.parametrize(
+    ("nodes", "share"),
+    [
+        (1_000, 0.99),
+        (400_000, 0.99),
+        (400_001, 0.99 - 0.89 / 3_600_000),
+        (2_200_000, 0.545),
+        (3_999_999, 0.10 + 0.89 / 3_600_000),
+        (4_000_000, 0.10),
+        (9_000_000, 0.10),
+    ],
+)
+def test_the_part_of_a_document_that_aliases_may_copy(nodes: int, share: float) -> None:
+    assert yaml_text._alias_share(nodes) == pytest.approx(share, abs=1e-9)
+
+
 def test_many_aliases_of_small_things_are_fine() -> None:
     body = b"a: &a x\nb: [" + b", ".join([b"*a"] * 2000) + b"]"
     assert yaml_text.decode(body)[0]["b"] == ["x"] * 2000
@@ -214,6 +231,11 @@ BOUNDED: dict[str, tuple[bytes, bytes, str]] = {
         b"--- |\n a\n--- '\n" + b"%TAG !a! x\n" * 99 + b"'",
         "yaml: more than 16 %TAG directives",
     ),
+    "%TAG directives after an empty line": (
+        b"\n" + b"".join(b"%%TAG !%d! x\n" % number for number in range(17)) + b"--- 1",
+        b"\n--- '\n" + b"%TAG !a! x\n" * 99 + b"'",
+        "yaml: more than 16 %TAG directives",
+    ),
     "the prefix of a %TAG directive": (
         b"%TAG ! " + b"x" * 1025 + b"\n--- [!a 1, !b 2]",
         b"%TAG ! " + b"x" * 1024 + b"\n--- [!a 1, !b 2]",
@@ -256,6 +278,11 @@ BOUNDED: dict[str, tuple[bytes, bytes, str]] = {
         b"[&a " + b"x" * 100_000 + b"," + b"*a ," * 31 + b"]",
         "yaml: document contains excessive aliasing",
     ),
+    "aliases that copy as many bytes as a body may have": (
+        b"[&a " + b"x" * (96 * 1024 - 7) + b"," + b"*a ," * 32 + b"]",
+        b"[&a " + b"x" * (96 * 1024 - 8) + b"," + b"*a ," * 32 + b"]",
+        "yaml: document contains excessive aliasing",
+    ),
     "aliases of a long text that is no ASCII": (
         b"[&a " + "\U0001f600".encode() * 25_000 + b"," + b"*a ," * 32 + b"]",
         b"[&a " + "\U0001f600".encode() * 25_000 + b"," + b"*a ," * 31 + b"]",
@@ -285,6 +312,45 @@ def test_bounds(refused: bytes, accepted: bytes, text: str) -> None:
         yaml_text.decode(refused)
     assert str(refusal.value) == text
     yaml_text.decode(accepted)
+
+
+# name: (what follows 64 KB of text, the bytes that libyaml clears at most)
+# Twice the longest run of blanks for each word and line, and six times the longest run of breaks for each line.
+CLEARED: dict[str, tuple[bytes, int]] = {
+    "a run of spaces": (b" " * 64 + b"a", 2 * 64),
+    "tabulators and spaces": (b" \t" * 50 + b"a", 2 * 100),
+    "the longest of several": (b" " * 64 + b"a" + b" " * 80 + b"a" + b" " * 70 + b"a", 2 * 80 * 3),
+    "spaces and words": (b" " * 64 + b"a b c\nd", 2 * 64 * 4),
+    "lines": (b"\n" * 64 + b"a", 6 * 64),
+    "carriage returns": (b"\r\n" * 32 + b"a\nb", 6 * 64 * 2),
+    "breaks of three bytes": ("\u2028".encode() * 64, 6 * 64),
+    "lines with spaces between them": (b"\n " * 64 + b"a", 6 * 64),
+    "both": (b" " * 64 + b"a" + b"\n" * 65 + b"b", 2 * 64 * 2 + 6 * 65),
+    "an indentation": (b"\n" + b" " * 100 + b"a", 0),
+    "runs that are not long": (b" " * 63 + b"a" + b"\n" * 63 + b"a", 0),
+}
+
+
+@pytest.mark.parametrize("name", CLEARED)
+def test_what_libyaml_clears(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    text, cleared = b"x" * 64 * 1024 + CLEARED[name][0], CLEARED[name][1]
+    monkeypatch.setattr(yaml_bounds, "_MAX_CLEARED", cleared)
+    assert yaml_bounds.problem(text) == ""
+    monkeypatch.setattr(yaml_bounds, "_MAX_CLEARED", cleared - 1)
+    assert yaml_bounds.problem(text) == "too many words and lines beside a long run of spaces or line breaks"
+
+
+def test_how_much_libyaml_may_clear() -> None:
+    most = b"a" + b" " * 62_500 + b"a " * 3_999
+    assert yaml_bounds.problem(most) == ""
+    assert yaml_bounds.problem(most + b"\n") != ""
+
+
+def test_small_texts_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_bounds, "_MAX_CLEARED", 0)
+    text = b" " * (64 * 1024 - 1) + b"a"
+    assert yaml_bounds.problem(text) == ""
+    assert yaml_bounds.problem(text + b"b") != ""
 
 
 def test_long_runs_alone_are_no_harm() -> None:
@@ -317,6 +383,11 @@ def test_a_text_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         assert max(sizes) <= 64 * 1024
 
 
+def test_a_stream_gives_its_text_in_order() -> None:
+    stream = yaml_text._Stream(b"abcdefgh")
+    assert (stream.read(2), stream.read(3), stream.read(), stream.read(), stream.read(1)) == (b"ab", b"cde", b"fgh", b"", b"")
+
+
 def test_a_tape_is_small() -> None:
     """The nodes of a text with an anchor are kept until its end: 12 bytes for each and what the values take."""
     body = b"[&a 1," + b"1," * 5_000 + b"]"
@@ -332,7 +403,8 @@ def test_a_tape_is_small() -> None:
 def test_complaints_and_shown_values_have_a_bound() -> None:
     _, repeated = yaml_text.decode(b"{" + b"a: 1," * 20_000 + b"}")
     assert repeated[0] == 'line 1: key "a" already set in map'
-    assert sum(map(len, repeated)) < 300_000
+    # The last one is the first that no longer fits.
+    assert len(repeated) == 256 * 1024 // len(repeated[0]) + 1
     with pytest.raises(YAMLTextError) as refusal:
         yaml_text.decode(b"? [" + b"{}," * 20_000 + b"]\n: 1")
     assert len(str(refusal.value)) < 70_000

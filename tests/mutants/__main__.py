@@ -118,9 +118,9 @@ def _copies(number: int) -> Iterator[SimpleQueue[Path]]:
 
 
 def _commands(package: str, tests: Sequence[str]) -> list[list[str]]:
-    """The tests, and mypy, which keeps what it has seen in the copy."""
+    """The tests, and mypy, which keeps what it has seen in the copy. What Python itself warns of (`a is "b"`) is an error too."""
     pytest = ["-m", "pytest", "-qx", "-p", "no:cacheprovider", "-m", "not integration and not long", *tests]
-    return [[sys.executable, *pytest], [sys.executable, "-m", "mypy", "-p", f"aggserver.{package}"]]
+    return [[sys.executable, "-W", "error::SyntaxWarning", *pytest], [sys.executable, "-m", "mypy", "-p", f"aggserver.{package}"]]
 
 
 def _tried(

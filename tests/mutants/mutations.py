@@ -1,7 +1,7 @@
 """Where a module can be changed, and the changed text: cosmic-ray's operators, and two more.
 
 Annotations are not evaluated, so changes of them are left out, and so are those that decide nothing: docstrings have no operator,
-`TYPE_CHECKING` is False either way, and a decorator is noticed by mypy.
+`TYPE_CHECKING` is False either way, a decorator is noticed by mypy, and the `*` before parameters only says how they are given.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Mutation:
 def mutations(path: Path, text: str) -> Iterator[Mutation]:
     """All changes of a module."""
     tree, plain = get_ast(text), ast.parse(text)
-    silent = [_span(node) for node in _annotations(plain)]
+    silent = [*map(_span, _annotations(plain)), *_stars(tree)]
     for name, operator in _OPERATORS.items():
         positions = (position for node in ast_nodes(tree) for position in operator.mutation_positions(node))
         for occurrence, (start, _) in enumerate(positions):
@@ -60,6 +60,13 @@ def _annotations(tree: ast.AST) -> Iterable[ast.expr]:
             yield node.annotation
         elif isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             yield node.test
+
+
+def _stars(tree: Any) -> Iterator[_Position]:
+    """Where a `*` or `/` stands among the parameters of a function."""
+    for node in ast_nodes(tree):
+        if node.type == "operator" and node.value in ("*", "/", "**") and node.parent.type in ("parameters", "lambdef", "param"):
+            yield node.start_pos, node.end_pos
 
 
 def _span(node: ast.expr) -> _Position:

@@ -4,7 +4,7 @@
 //	{"do": "fields", "schema": S, "live": V}                {"fields": F}
 //	{"do": "compare", "schema": S, "live": V, "new": V}     {"removed": F, "modified": F, "added": F}
 //	{"do": "merge", "schema": S, "live": V, "new": V}       {"object": V}
-//	{"do": "remove", "extract" ..., "fields": F}            {"object": V}
+//	{"do": "remove", "schema": S, "live": V, "fields": F}   {"object": V}
 //	{"do": "reconcile", "schema": S, "live": V, "fields": F}   {"fields": F}
 //	{"do": "update", "schema": S, "live": V, "new": V, "managers": M, "manager": "a"}                    {"managers": M}
 //	{"do": "apply", "schema": S, "live": V, "new": V, "managers": M, "manager": "a", "force": B}   {"object": V, "managers": M}
@@ -147,7 +147,7 @@ func (q *question) answer() (answer, error) {
 			return nil, err
 		}
 		return answer{"fields": text(fields)}, nil
-	case "remove", "extract", "reconcile":
+	case "remove", "reconcile":
 		return q.cut(live)
 	}
 	options := []typed.ValidationOptions{typed.AllowDuplicates}
@@ -180,11 +180,8 @@ func (q *question) cut(live *typed.TypedValue) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch q.Do {
-	case "remove":
+	if q.Do == "remove" {
 		return answer{"object": live.RemoveItems(fields).AsValue().Unstructured()}, nil
-	case "extract":
-		return answer{"object": live.ExtractItems(fields).AsValue().Unstructured()}, nil
 	}
 	reconciled, err := typed.ReconcileFieldSetWithSchema(fields, live)
 	if err != nil {
