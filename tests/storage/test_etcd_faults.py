@@ -10,8 +10,10 @@ import grpc
 import pytest
 
 from aggserver.storage import etcd, etcd_client
+from aggserver.storage import etcd_wire as wire
 from aggserver.storage.etcd import EtcdStorage
 from aggserver.storage.interface import Compacted, Event, StorageError, Unavailable
+from aggserver.storage.keys import prefix_end
 from tests.storage.fake_etcd import FRAGMENT, FakeEtcd, content, header, number, progress, put
 from tests.storage.suite import PODS, A, Recorder
 from tests.waiting import HANG_SECONDS
@@ -183,6 +185,21 @@ async def test_a_refused_read_is_not_made_again(store: EtcdStorage, members: lis
     with pytest.raises(Unavailable, match="invalid auth token"):
         await store.get(A)
     assert (members[0].asked("Range") - before, members[1].asked("Range")) == (1, 0)
+
+
+async def test_the_pages_of_a_list_are_of_one_revision(store: EtcdStorage, members: list[FakeEtcd]) -> None:
+    """That of the first page, though writes go on."""
+    first, second = (content(2, content(1, f"/registry{A}{name}".encode()) + number(3, 3)) for name in "12")
+    answers = [header(9) + first + number(3, 1) + number(4, 2), header(12) + second + number(4, 1)]
+
+    async def paged(request: bytes, context: Any) -> bytes:
+        return answers.pop(0)
+
+    members[0].range = paged
+    page = await store.list(PODS)
+    assert ([item.key for item in page.items], page.revision, page.more) == ([f"{A}1", f"{A}2"], 9, False)
+    after = f"/registry{A}1\0".encode(), f"/registry{prefix_end(PODS)}".encode()
+    assert members[0].requests[-1][1] == wire.range_request(*after, limit=etcd.PAGE, revision=9)
 
 
 async def test_a_member_that_hangs_is_left_with_its_watches(
