@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from aggserver.storage import sqlite_repair
 from aggserver.storage.checksums import value_sum
 from aggserver.storage.interface import Compacted, KeyValue, Unavailable
 from aggserver.storage.sqlite import SQLiteStorage
@@ -396,6 +397,12 @@ async def test_repair_of_a_single_bit(name: str, data: Path, tmp_path: Path) -> 
     assert (await store.list("/"), await store.history("/", 1, 6, 9)) == whole
     assert await store.create(KEY + "new", VALUE) == 7
     await store.close()
+
+
+@pytest.mark.parametrize(("number", "more"), [(20, ""), (23, " and 3 more")])
+def test_a_repair_names_no_more_than_twenty(number: int, more: str) -> None:
+    keys = [f"/{each}" for each in range(number)]
+    assert sqlite_repair._named(keys) == f"{number} ({', '.join(keys[:20])}{more})"
 
 
 async def test_a_single_bit_is_put_right_beside_other_damage(data: Path, tmp_path: Path) -> None:
