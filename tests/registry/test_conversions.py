@@ -435,6 +435,8 @@ async def test_watched_by_labels_of_the_requested_version(converter: AskedConver
     assert await other.nothing_more()
     assert await seen.next(1) == [("ADDED", "b", 3)]
     assert seen.objects[0].decoded()["apiVersion"] == V2
+    await change(store, "a", lambda obj: obj["spec"].update(replicas=2))
+    assert await seen.next(1) == [("MODIFIED", "a", 4)], "what it was before matched as well"
 
 
 async def test_deleted_by_labels_of_the_requested_version(converter: AskedConverter, store: Store, v2: Store) -> None:

@@ -79,7 +79,16 @@ def test_another_name_is_refused(metadata: JSONObject, text: str) -> None:
         ([{**OWNER, "x": [1]}, OWNER, {**OWNER, "x": [1]}], [{**OWNER, "x": [1]}, OWNER], "u1"),
         ([{**OWNER, "x": [1]}, {**OWNER, "x": [2]}], [{**OWNER, "x": [1]}, {**OWNER, "x": [2]}], None),
     ],
-    ids=["none", "one", "two", "twice in another order", "not quite the same", "null twice", "an unknown list twice", "two unknown lists"],
+    ids=[
+        "none",
+        "one",
+        "two",
+        "twice in another order",
+        "not quite the same",
+        "null twice",
+        "an unknown list twice",
+        "two unknown lists",
+    ],
 )
 def test_owners_are_there_once(given: Any, left: Any, uids: str | None) -> None:
     for admitted, when in ((False, ""), (True, " after mutating admission happens")):
