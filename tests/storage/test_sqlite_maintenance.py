@@ -408,8 +408,11 @@ def test_a_repair_names_no_more_than_twenty(number: int, more: str) -> None:
 async def test_a_single_bit_is_put_right_beside_other_damage(data: Path, tmp_path: Path) -> None:
     DAMAGE["a bit of a value"][0](data / FILE_NAME)
     DAMAGE["no object"][0](data / FILE_NAME)
-    line = done("check", "--repair", "--data", "data", cwd=tmp_path)
-    assert line.startswith(f"data/{FILE_NAME} is repaired: objects kept: 1; removed: 1 ({DEFAULT}); put right: 1 ({A}); ")
+    ended = storage("check", "--repair", "--data", "data", cwd=tmp_path)
+    line = f"data/{FILE_NAME} is repaired: objects kept: 1; removed: 1 ({DEFAULT}); put right: 1 ({A}); "
+    assert ended.stdout.startswith(line)
+    assert f"removed: {DEFAULT}: " in ended.stderr
+    assert f"put right, since one bit was wrong: {A}\n" in ended.stderr
 
 
 def test_repair_of_what_is_sound(data: Path, tmp_path: Path) -> None:
