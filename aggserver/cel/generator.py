@@ -444,7 +444,7 @@ class _Generator(Folds):
             case "@in":
                 return self.risk_set(f"contains({codes})", "bool")
             case "size":
-                type_ = self._python_type(arguments[0])
+                type_ = self._python_type(*arguments)
                 if type_ and values[0].kind == type_:
                     return self.set(f"len({codes})", "int")
                 quick = f"len({codes}) if type({codes}) is {type_} else " if type_ else ""

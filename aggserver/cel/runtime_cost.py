@@ -122,13 +122,12 @@ def weight(value: Any, most: int) -> int:
     """
     found = looked = 0
     known: dict[int, list[Any]] = {}  # the content of long lists, by the list's id(), so that each list is read once
-    waiting = [value.value if type(value) is Optional else value]
+    content: Any = value.value if type(value) is Optional else value
+    waiting: list[Any] = [content] if isinstance(content, list | dict) else []
     while waiting and found <= most:
         each = waiting.pop()
         if isinstance(each, dict):
             each = each.values()
-        elif not isinstance(each, list):
-            continue
         looked += 1
         found += len(each)
         if len(each) < _LONG or (inside := known.get(id(each))) is None:

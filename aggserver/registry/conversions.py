@@ -172,8 +172,7 @@ class Conversions:
         self._tasks: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(_CONCURRENT)
         self._single_slots = asyncio.Semaphore(_CONCURRENT_SINGLE)
-        self._unanswered = 0  # calls without an answer, and the last one's error
-        self._last_error: ConversionError | None = None
+        self._unanswered: ConversionError | None = None  # of the last call that got no answer
 
     async def views(self, target: ConvertedVersion, objects: Sequence[StoredObject]) -> list[StoredObject]:
         """The views of the objects. Raises StatusError, as soon as one of them fails.
@@ -208,12 +207,12 @@ class Conversions:
     async def _settle(self, target: ConvertedVersion, batch: list[_Pending]) -> None:
         """Convert a batch, and set the view or the error of each of its objects."""
         parts = [batch]
-        unanswered = self._unanswered
+        before = self._unanswered
         try:
             async with self._single_slots if len(batch) == 1 else self._slots:
-                if self._last_error is not None and self._unanswered != unanswered:
+                if self._unanswered is not None and self._unanswered is not before:
                     # A call got no answer while this one waited for its turn. This one would probably wait as long in vain.
-                    raise self._last_error
+                    raise self._unanswered
                 for _ in range(_MAX_CALLS):
                     if parts:
                         await self._convert(target, parts)
@@ -252,8 +251,7 @@ class Conversions:
             converted = await self._converter.convert(trees, target.api_version) if part else []
         except ConversionError as error:
             if not error.answered:
-                self._unanswered += 1
-                self._last_error = error
+                self._unanswered = error
                 raise
             parts.pop()
             if len(part) == 1:

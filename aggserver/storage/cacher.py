@@ -316,7 +316,6 @@ class Cacher(Generic[T]):
         self._lost = error
         if self._rewatching is None and not self._closed:
             self._rewatching = asyncio.create_task(self._watch_again())
-            self._rewatching.add_done_callback(_retrieve)
 
     async def _watch_again(self) -> None:
         """Retry until the store is followed again, after errors of any kind: a cache that gave up would be stale for ever."""

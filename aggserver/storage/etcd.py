@@ -136,7 +136,6 @@ class EtcdStorage:
     # Reading
 
     async def revision(self) -> int:
-        self._opened()
         # A running query may have been answered before this call, so wait for the next one, which all waiting callers share.
         if self._next is None:
             self._next = asyncio.create_task(self._query(self._asking))

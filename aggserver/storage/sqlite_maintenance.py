@@ -109,8 +109,8 @@ class _Contents:
         compactions = connection.execute("SELECT revision, state FROM compaction").fetchall()
         if len(compactions) != 1:
             self.problems.append(f"there are {len(compactions)} compacted revisions")
-        self._compacted: int
-        self._compacted, state = max(compactions, default=(0, 0))
+        newest: tuple[int, int] = max(compactions, default=(0, 0))
+        self._compacted, state = newest
         self._state = 0  # the state after the events so far
         self._chained = False  # whether the first event after the compaction was reached
         (self._newest,) = connection.execute(NEWEST).fetchone()

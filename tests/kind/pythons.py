@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -63,15 +64,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def _tested(image: str, more: Sequence[str]) -> int:
     """The exit status of pytest."""
-    listed = engine.run("git", "-C", REPOSITORY, "ls-files", "-z", "-co", "--exclude-standard")
+    listed = engine.run("git", "-C", REPOSITORY, "ls-files", "-z", "-co", "--exclude-standard").split("\0")
     with tempfile.TemporaryDirectory(prefix="aggserver-python-") as scratch:
-        archive = subprocess.run(
-            ["tar", "--null", "--files-from=-", "--ignore-failed-read", "-C", REPOSITORY, "-c"],
-            input=listed.encode(),
-            check=True,
-            capture_output=True,
-        ).stdout
-        subprocess.run(["tar", "-x", "-C", scratch], input=archive, check=True)
+        for name in listed:
+            if (REPOSITORY / name).is_file():
+                (Path(scratch) / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(REPOSITORY / name, Path(scratch) / name)
         command = ["docker", "run", "--rm", "--init", "--volume", f"{scratch}:/given:ro", image, "sh", "-c", _RUN, "sh", *more]
         return subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
 

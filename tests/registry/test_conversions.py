@@ -303,6 +303,24 @@ async def test_metadata_is_read_without_it(converter: AskedConverter, store: Sto
     assert converter.calls == []
 
 
+async def test_metadata_is_that_of_the_conformed_objects(world: World, store: Store) -> None:
+    """Also where the objects of a list are stored in two versions."""
+    await create(store, "a", metadata={"annotations": {"x": "y"}})
+    raw = b'{"apiVersion":"%s","kind":"CronTab","metadata":{"name":"b","namespace":"default","annotations":{"x":"y"}}}'
+    await world.storage.create(f"/{GROUP}/crontabs/default/b", raw.replace(b"%s", V2.encode()))
+    world.restarted()
+
+    def conform_stored(obj: JSONObject) -> None:
+        del obj["metadata"]["annotations"]
+
+    world._storages[True] = replace(world.store()._resource, conform_stored=conform_stored)
+    found = (await world.store("v2").list(METADATA_ONLY, selection())).items
+    assert [(each.decoded()["apiVersion"], "annotations" in each.decoded()["metadata"]) for each in found] == [
+        (V1, False),
+        (V2, False),
+    ]
+
+
 @pytest.mark.usefixtures("broken")
 async def test_deleted_without_it(converter: AskedConverter, store: Store, v2: Store) -> None:
     assert not (await delete(v2, "a")).gone
@@ -406,6 +424,19 @@ async def test_selected_by_labels_of_the_requested_version(converter: AskedConve
     assert names(page.items) == ["a2", "a3"]
     page = await v2.list(context(), selection("made=yes", limit=2, continue_token=page.continue_token))
     assert (names(page.items), page.continue_token) == (["a4"], "")
+
+
+async def test_watched_by_labels_of_the_requested_version(converter: AskedConverter, store: Store, v2: Store) -> None:
+    converter.labels = {"made": "yes"}
+    await create(store)
+    seen = await watching(v2, labels="made=yes", resource_version="2")
+    other = await watching(v2, labels="stored=yes", resource_version="2")
+    await create(store, "b", metadata={"labels": {"stored": "yes"}})
+    assert await other.nothing_more()
+    assert await seen.next(1) == [("ADDED", "b", 3)]
+    assert seen.objects[0].decoded()["apiVersion"] == V2
+    await change(store, "a", lambda obj: obj["spec"].update(replicas=2))
+    assert await seen.next(1) == [("MODIFIED", "a", 4)], "what it was before matched as well"
 
 
 async def test_deleted_by_labels_of_the_requested_version(converter: AskedConverter, store: Store, v2: Store) -> None:

@@ -77,8 +77,18 @@ def test_another_name_is_refused(metadata: JSONObject, text: str) -> None:
         ([OWNER, {**OWNER, "controller": True}], [OWNER, {**OWNER, "controller": True}], None),
         ([None, OWNER, None], [None, OWNER], ""),
         ([{**OWNER, "x": [1]}, OWNER, {**OWNER, "x": [1]}], [{**OWNER, "x": [1]}, OWNER], "u1"),
+        ([{**OWNER, "x": [1]}, {**OWNER, "x": [2]}], [{**OWNER, "x": [1]}, {**OWNER, "x": [2]}], None),
     ],
-    ids=["none", "one", "two", "twice in another order", "not quite the same", "null twice", "an unknown list twice"],
+    ids=[
+        "none",
+        "one",
+        "two",
+        "twice in another order",
+        "not quite the same",
+        "null twice",
+        "an unknown list twice",
+        "two unknown lists",
+    ],
 )
 def test_owners_are_there_once(given: Any, left: Any, uids: str | None) -> None:
     for admitted, when in ((False, ""), (True, " after mutating admission happens")):

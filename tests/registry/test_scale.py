@@ -34,7 +34,9 @@ async def put(scales: ScaleStore, spec: Any, options: WriteOptions = WRITE, **me
     async def transform(current: JSONObject) -> JSONObject:
         return {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a", **metadata}, "spec": spec}
 
-    return (await scales.update(WriteRequest(context(), options), "a", transform)).object.decoded()
+    written = await scales.update(WriteRequest(context(), options), "a", transform)
+    assert not written.created
+    return written.object.decoded()
 
 
 async def patch(scales: ScaleStore, **spec: Any) -> JSONObject:

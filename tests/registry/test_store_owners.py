@@ -216,6 +216,16 @@ async def test_admission_may_take_all_owners_away(store: Store) -> None:
     assert "managedFields" not in made["metadata"]
 
 
+async def test_owner_references_that_admission_repeats(store: Store) -> None:
+    asked = context()
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "u"}
+    admission = Changing(lambda obj: obj["metadata"].update(ownerReferences=[owner, dict(owner)]))
+    made = (await store.create(WriteRequest(asked, WRITE, admission), crontab())).decoded()
+    assert made["metadata"]["ownerReferences"] == [owner]
+    (warning,) = asked.warnings
+    assert warning.startswith(".metadata.ownerReferences contains duplicate entries after mutating admission happens; ")
+
+
 # --- objects that are too large ---
 
 

@@ -189,6 +189,36 @@ async def test_what_is_remembered_is_bounded(world: World, store: Store, monkeyp
     assert growing.calls == 4  # the third was not cached
 
 
+@pytest.mark.parametrize(("missing", "looked_into_again"), [(0, []), (1, ["b"])])
+async def test_what_shrinks_makes_no_room(
+    world: World, store: Store, monkeypatch: pytest.MonkeyPatch, missing: int, looked_into_again: list[str]
+) -> None:
+    """Two objects that grow are remembered after five that shrink or stay as they are, up to the last byte."""
+    shrinking = [f"s{number}" for number in range(5)]
+    for name in (*shrinking, "a", "b"):
+        await create(store, name)
+    world.restarted()
+    looked_into: list[str] = []
+
+    def conform_stored(obj: JSONObject) -> None:
+        name = obj["metadata"]["name"]
+        looked_into.append(name)
+        if name in ("a", "b"):
+            obj["spec"]["added"] = "x"
+        elif name != "s0":
+            obj["spec"] = {}
+
+    world._storages[True] = dataclasses.replace(world.store()._resource, conform_stored=conform_stored)
+    store = world.store()
+    monkeypatch.setattr(views, "_MAX_GROWTH", 2 * len(',"added":"x"') - missing)
+    for name in (*shrinking, "a", "b"):
+        await store.get(context(), name)
+    looked_into.clear()
+    for name in (*shrinking, "a", "b"):
+        await store.get(context(), name)
+    assert looked_into == looked_into_again
+
+
 async def test_a_list_that_grows_too_much_is_refused_but_its_pages_are_not(
     world: World, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

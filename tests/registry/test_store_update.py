@@ -114,17 +114,24 @@ async def test_refused(world: World, store: Store, case: str) -> None:
     assert await world.storage.revision() == 2
 
 
-async def test_another_uid_is_a_conflict_that_comes_first(store: Store) -> None:
+@pytest.mark.parametrize("uid", ["old", "uid-0", "uid-2"])
+async def test_another_uid_is_a_conflict_that_comes_first(store: Store, uid: str) -> None:
     """An object that was deleted and created again has another revision too, but the uid explains what happened."""
     await create(store)
-    options = WriteOptions(field_manager="test", uid="old")
+    options = WriteOptions(field_manager="test", uid=uid)
     error = await refused(change(store, "a", metadata(resourceVersion="1"), options))
     assert (error.code, error.message) == (
         409,
         f'Operation cannot be fulfilled on {RESOURCE} "a": StorageError: invalid object, Code: 4, '
         f"Key: /{GROUP}/crontabs/default/a, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
-        "UID in precondition: old, UID in object meta: uid-1",
+        f"UID in precondition: {uid}, UID in object meta: uid-1",
     )
+
+
+async def test_the_same_uid_is_none(store: Store) -> None:
+    await create(store)
+    await change(store, "a", lambda obj: obj["spec"].update(replicas=2), WriteOptions(field_manager="test", uid="uid-1"))
+    assert (await store.get(context(), "a")).decoded()["spec"] == {"replicas": 2}
 
 
 async def test_not_found(store: Store) -> None:

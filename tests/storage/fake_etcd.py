@@ -69,7 +69,7 @@ class FakeEtcd:
         return sum(name.endswith(method) for name, _ in self.requests)
 
     def service(self, details: Any) -> Any:
-        handlers = {"Range": self.range, "Txn": self.txn, "Status": self._status}
+        handlers = {"Range": self.range, "Txn": self.txn, "Status": self._status, "Compact": self._range}
         name = details.method.rpartition("/")[2]
         if name == "Watch":
             return grpc.stream_stream_rpc_method_handler(self._watch)

@@ -16,6 +16,7 @@ async def test_a_closed_watch_is_over_and_forgotten(world: World) -> None:
     assert [batch async for batch in watch] == []
     await world.put("b")
     assert [batch async for batch in watch] == []
+    assert world.cacher._watchers == {}
 
 
 async def test_closing_the_cacher_ends_watches_after_what_is_pending(world: World) -> None:

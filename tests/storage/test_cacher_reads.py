@@ -5,11 +5,9 @@ import asyncio
 import pytest
 
 from aggserver.storage import cacher
-from aggserver.storage.interface import (
-    Compacted,
-    FutureRevision,
-)
-from tests.storage.caching import PREFIX, Thing, World, value_is
+from aggserver.storage.cacher import Cacher
+from aggserver.storage.interface import Compacted, Corrupt, CorruptList, FutureRevision, KeyValue
+from tests.storage.caching import PREFIX, Thing, World, at, make, value_is
 
 
 async def test_load_and_follow(world: World) -> None:
@@ -181,3 +179,19 @@ async def test_lists_with_a_selector_take_turns(world: World, monkeypatch: pytes
         most = max(most, examined - before)
     assert examined == 12 * 50
     assert most <= 10
+
+
+async def test_a_selection_that_has_to_show_what_can_not_be_read(world: World) -> None:
+    def made(item: KeyValue) -> Thing:
+        if item.value == b"bad":
+            raise Corrupt(item.key, item.revision, "it is bad")
+        return make(item)
+
+    for name, value in (("a", "x"), ("b", "bad"), ("c", "x")):
+        await world.put(name, value)
+    cacher = Cacher(world.store, PREFIX, make=made, at=at, clock=world.clock, sleep=world.sleep)
+    await cacher.ready()
+    assert [thing.name for thing in (await cacher.select(PREFIX, value_is("x"), limit=1)).items] == ["a"]
+    with pytest.raises(CorruptList):
+        await cacher.select(PREFIX, value_is("x"))
+    cacher.close()

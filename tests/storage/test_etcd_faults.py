@@ -10,8 +10,20 @@ import grpc
 import pytest
 
 from aggserver.storage import etcd, etcd_client
+from aggserver.storage import etcd_wire as wire
 from aggserver.storage.etcd import EtcdStorage
-from aggserver.storage.interface import Compacted, Event, StorageError, Unavailable
+from aggserver.storage.interface import (
+    Compacted,
+    Conflict,
+    Event,
+    KeyExists,
+    NotFound,
+    Precondition,
+    PreconditionFailed,
+    StorageError,
+    Unavailable,
+)
+from aggserver.storage.keys import prefix_end
 from tests.storage.fake_etcd import FRAGMENT, FakeEtcd, content, header, number, progress, put
 from tests.storage.suite import PODS, A, Recorder
 from tests.waiting import HANG_SECONDS
@@ -166,6 +178,38 @@ async def test_a_write_that_was_not_sent_goes_to_another_member(store: EtcdStora
     assert members[0].asked("Txn") == 0
 
 
+# The revision of the key that etcd has found (0: none), the expected one, whether the write has a guard, and the error.
+REFUSED: dict[str, tuple[int, int, bool, type[StorageError]]] = {
+    "it is there": (7, 0, False, KeyExists),
+    "it is not there": (0, 5, False, NotFound),
+    "it has changed": (7, 5, False, Conflict),
+    "it has changed, and there is a guard": (7, 5, True, Conflict),
+    "the guard": (5, 5, True, PreconditionFailed),
+    "the guard of a new key": (0, 0, True, PreconditionFailed),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_a_write_that_etcd_refuses(store: EtcdStorage, members: list[FakeEtcd], case: str) -> None:
+    found, expected, guarded, error = REFUSED[case]
+
+    async def refuse(request: bytes, context: Any) -> bytes:
+        item = content(2, content(1, f"/registry{A}".encode()) + number(3, found)) if found else b""
+        return header(9) + content(3, content(1, item))
+
+    members[0].txn = refuse
+    guard = Precondition(PODS, 3) if guarded else None
+    with pytest.raises(error):
+        await (store.update(A, b"", expected, guard) if expected else store.create(A, b"", guard))
+
+
+async def test_a_compaction_of_nothing_is_not_asked_for(store: EtcdStorage, members: list[FakeEtcd]) -> None:
+    await store.compact(0)
+    assert members[0].asked("Compact") == 0
+    await store.compact(5)
+    assert members[0].requests[-1] == ("/etcdserverpb.KV/Compact", wire.compaction_request(5))
+
+
 async def test_a_read_is_made_again_on_another_member(store: EtcdStorage, members: list[FakeEtcd]) -> None:
     members[0].range = unavailable
     before = [member.asked("Range") for member in members]
@@ -183,6 +227,21 @@ async def test_a_refused_read_is_not_made_again(store: EtcdStorage, members: lis
     with pytest.raises(Unavailable, match="invalid auth token"):
         await store.get(A)
     assert (members[0].asked("Range") - before, members[1].asked("Range")) == (1, 0)
+
+
+async def test_the_pages_of_a_list_are_of_one_revision(store: EtcdStorage, members: list[FakeEtcd]) -> None:
+    """That of the first page, though writes go on."""
+    first, second = (content(2, content(1, f"/registry{A}{name}".encode()) + number(3, 3)) for name in "12")
+    answers = [header(9) + first + number(3, 1) + number(4, 2), header(12) + second + number(4, 1)]
+
+    async def paged(request: bytes, context: Any) -> bytes:
+        return answers.pop(0)
+
+    members[0].range = paged
+    page = await store.list(PODS)
+    assert ([item.key for item in page.items], page.revision, page.more) == ([f"{A}1", f"{A}2"], 9, False)
+    after = f"/registry{A}1\0".encode(), f"/registry{prefix_end(PODS)}".encode()
+    assert members[0].requests[-1][1] == wire.range_request(*after, limit=etcd.PAGE, revision=9)
 
 
 async def test_a_member_that_hangs_is_left_with_its_watches(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from aggserver.storage import sqlite_repair
 from aggserver.storage.checksums import value_sum
 from aggserver.storage.interface import Compacted, KeyValue, Unavailable
 from aggserver.storage.sqlite import SQLiteStorage
@@ -398,11 +399,20 @@ async def test_repair_of_a_single_bit(name: str, data: Path, tmp_path: Path) -> 
     await store.close()
 
 
+@pytest.mark.parametrize(("number", "more"), [(20, ""), (23, " and 3 more")])
+def test_a_repair_names_no_more_than_twenty(number: int, more: str) -> None:
+    keys = [f"/{each}" for each in range(number)]
+    assert sqlite_repair._named(keys) == f"{number} ({', '.join(keys[:20])}{more})"
+
+
 async def test_a_single_bit_is_put_right_beside_other_damage(data: Path, tmp_path: Path) -> None:
     DAMAGE["a bit of a value"][0](data / FILE_NAME)
     DAMAGE["no object"][0](data / FILE_NAME)
-    line = done("check", "--repair", "--data", "data", cwd=tmp_path)
-    assert line.startswith(f"data/{FILE_NAME} is repaired: objects kept: 1; removed: 1 ({DEFAULT}); put right: 1 ({A}); ")
+    ended = storage("check", "--repair", "--data", "data", cwd=tmp_path)
+    line = f"data/{FILE_NAME} is repaired: objects kept: 1; removed: 1 ({DEFAULT}); put right: 1 ({A}); "
+    assert ended.stdout.startswith(line)
+    assert f"removed: {DEFAULT}: " in ended.stderr
+    assert f"put right, since one bit was wrong: {A}\n" in ended.stderr
 
 
 def test_repair_of_what_is_sound(data: Path, tmp_path: Path) -> None:
