@@ -36,6 +36,7 @@ SLEEPERS = {
     "storage/test_etcd_faults.py": "a client that hangs",
     "integration/test_adoption_cleanup.py": "a webhook that holds a request until it may go",
     "integration/test_adoption_switch.py": "before an attempt that a server put off",
+    "integration/in_the_cluster/outages.py": "between two looks",
     "owners/playing.py": "until a second is over, and after a definition has changed",
 }
 SLEPT = re.compile(r"(?<![\w.])(?:time|asyncio)\.sleep\((?!0\))")

@@ -314,6 +314,27 @@ def test_own_certificates_leave_out_what_is_then_not_needed():
     }
 
 
+def test_replicas_find_etcd_by_one_secret():
+    folder = MANIFESTS / "replicas"
+    patch = load(folder / "deployment.yaml")["spec"]["template"]["spec"]
+    arguments = [step["value"] for step in load(folder / "arguments.yaml")]
+    server = patch["containers"][0]
+    variables = {variable["name"]: variable["valueFrom"]["secretKeyRef"] for variable in server["env"]}
+    assert variables == {"AGGSERVER_ETCD_SERVERS": {"name": "aggserver-etcd", "key": "servers"}}
+    values = {"POD_NAMESPACE": NAMESPACE}
+    given = [re.sub(r"\$\((\w+)\)", lambda found: values[found[1]], argument) for argument in CONTAINER["args"]]
+    parsed = parse([*given, *arguments], {"AGGSERVER_ETCD_SERVERS": "https://a:2379,https://b:2379"})
+    assert (parsed.storage, len(parsed.etcd_servers)) == ("etcd", 2)
+    (mount,) = server["volumeMounts"]
+    files = (parsed.etcd_cafile, parsed.etcd_certfile, parsed.etcd_keyfile)
+    assert files == tuple(Path(mount["mountPath"]) / name for name in ("ca.crt", "tls.crt", "tls.key"))
+    data, secret = patch["volumes"]
+    assert (secret["name"], secret["secret"]) == (mount["name"], {"secretName": "aggserver-etcd", "defaultMode": 0o440})
+    assert data["persistentVolumeClaim"] is None
+    grace = parsed.shutdown_delay_seconds + parsed.shutdown_grace_seconds
+    assert grace < POD["terminationGracePeriodSeconds"]
+
+
 # --- examples
 
 

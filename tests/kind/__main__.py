@@ -33,7 +33,7 @@ PYTHON = "3.14"
 # Those that change least come first; adoption adds to what is installed.
 IN_THE_CLUSTER = [
     f"tests/integration/in_the_cluster/{name}.py"
-    for name in ("installation", "container", "schedulers", "outages", "certificates", "adoption")
+    for name in ("installation", "container", "schedulers", "outages", "certificates", "adoption", "replicas")
 ]
 
 

@@ -26,6 +26,7 @@ PACKAGES = ("docker.io", "containerd", "runc", "iptables", "mmdebstrap")
 PROGRAMS = {"dockerd": "docker.io", "runc": "runc", "iptables": "iptables", "mmdebstrap": "mmdebstrap"}
 LIMITED_RUNC = Path(__file__).with_name("node") / "runc"
 START_SECONDS = 60.0
+LOOK_SECONDS = 0.2
 STOP_SECONDS = 60.0
 ALL_CAPABILITIES = "/proc/sys/kernel/cap_last_cap"
 
@@ -131,10 +132,11 @@ def _started(folder: Path, say: Say, keep: bool) -> Iterator[None]:
     try:
         deadline = time.monotonic() + START_SECONDS
         while not _answers():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(LOOK_SECONDS)
             if process.poll() is not None or time.monotonic() > deadline:
                 said = log.read_text(errors="replace").strip().splitlines()[-5:]
                 raise EngineError("\n".join(["dockerd did not start; the end of its log:", *said]))
-            time.sleep(0.2)
         yield
     finally:
         if keep:

@@ -19,20 +19,27 @@ NODE = f"{NAME}-control-plane"
 
 
 class Pod:
-    """The Deployment's pod, whichever it is at the moment. `cluster`: the cluster it runs in."""
+    """A pod of the Deployment, the oldest of those that are not being deleted. `cluster`: the cluster it runs in."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
 
-    def object(self) -> dict[str, Any]:
-        """The one that is not being deleted."""
+    def objects(self) -> list[dict[str, Any]]:
+        """All of them, the oldest first."""
         pods = self.cluster.get("pods", "-n", NAMESPACE, "-l", SELECTOR)["items"]
-        (pod,) = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
-        return dict(pod)
+        pods = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+        return sorted(pods, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
+
+    def object(self) -> dict[str, Any]:
+        return self.objects()[0]
 
     @property
     def name(self) -> str:
         return str(self.object()["metadata"]["name"])
+
+    def incarnations(self) -> set[tuple[str, int]]:
+        """The uid of each pod, and how often its container was started anew."""
+        return {(pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["restartCount"]) for pod in self.objects()}
 
     def restarts(self) -> int:
         return int(self.object()["status"]["containerStatuses"][0]["restartCount"])
@@ -42,8 +49,8 @@ class Pod:
         return self.cluster.kubectl("exec", "-n", NAMESPACE, self.name, "--", "python", "-c", code).stdout
 
     def kill(self) -> None:
-        """SIGKILL, from the node: in its own namespace of processes number 1 is protected from it."""
-        found = on_node("pgrep", "-f", "bin/aggserver serve").split()
+        """SIGKILL to a server, from the node: in its own namespace of processes number 1 is protected from it."""
+        found = on_node("pgrep", "--oldest", "-f", "bin/aggserver serve").split()
         on_node("kill", "-KILL", *found)
 
     def wait_until_ready(self) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -91,43 +91,45 @@ class _Clock:
 
 
 async def test_nothing_is_lost(aggregated: Cluster, pod: Pod, capsys: pytest.CaptureFixture[str]) -> None:
-    """One history for all outages: what is left of another would be objects that nobody has made. So a cluster that was kept has
-    had its only run.
+    times = await interrupted(aggregated, pod, OUTAGES)
+    with capsys.disabled():
+        print_times(times)
+
+
+async def interrupted(cluster: Cluster, pod: Pod, outages: Mapping[str, Callable[[Pod], None]]) -> dict[str, float]:
+    """The longest time without an answer in each of them, in seconds, where nothing was lost.
+
+    One history for all: what is left of another would be objects that nobody has made. So a kept cluster can't have a second run.
     """
     shared, chance = Shared(), random.Random(SEED)
     shared.shaken = True
     shared.up.set()
-    await asyncio.to_thread(aggregated.kubectl, "create", "namespace", "other", check=False)
+    await asyncio.to_thread(cluster.kubectl, "create", "namespace", "other", check=False)
     times: dict[str, float] = {}
-    async with connected([aggregated.kubeconfig], chance) as wire:
+    async with connected([cluster.kubeconfig], chance) as wire:
         clock = _Clock(wire)
         looking = asyncio.create_task(clock.run())
 
-        async def outages() -> None:
-            for name, outage in OUTAGES.items():
+        async def all_outages() -> None:
+            for name, outage in outages.items():
                 await shared.progress.more(WRITES)
-                before = await asyncio.to_thread(pod.object)
+                before = await asyncio.to_thread(pod.incarnations)
                 clock.longest = 0.0
                 await asyncio.to_thread(outage, pod)
                 await asyncio.to_thread(pod.wait_until_ready)
                 await shared.progress.more(WRITES)
                 # Otherwise nothing has happened.
-                assert _incarnation(await asyncio.to_thread(pod.object)) != _incarnation(before)
+                assert await asyncio.to_thread(pod.incarnations) != before
                 times[name] = clock.longest
 
-        seen = await observe(wire, shared, chance, clients, outages, goal=WRITES, pause=PAUSE)
+        seen = await observe(wire, shared, chance, clients, all_outages, goal=WRITES, pause=PAUSE)
         looking.cancel()
     verdict = check(seen.writes, seen.recordings)
     assert not verdict.faults, f"{verdict}"
     assert len(verdict.truth.facts) > WRITES
     assert max(times.values()) < HANG_SECONDS
-    with capsys.disabled():
-        print(f"\n{len(verdict.truth.facts)} changes, of which clients were told {verdict.events} times; nothing is lost")
-        for name, seconds in times.items():
-            print(f"{name}: {seconds:.1f} s without an answer")
+    return times
 
 
-def _incarnation(pod: dict[str, object]) -> tuple[object, object]:
-    status: dict[str, list[dict[str, object]]] = pod["status"]  # type: ignore[assignment]
-    metadata: dict[str, object] = pod["metadata"]  # type: ignore[assignment]
-    return metadata["uid"], status["containerStatuses"][0]["restartCount"]
+def print_times(times: Mapping[str, float]) -> None:
+    print("\nnothing was lost; without an answer:", ", ".join(f"{name} {seconds:.1f} s" for name, seconds in times.items()))
