@@ -20,9 +20,12 @@ from tests.integration import test_users
 NOT_RUN = {
     "make test": "it is what runs the tests",
     "aggserver dev -f https://example.com/crds.yaml --kubeconfig ~/.kube/config": "the definitions are on another machine",
-    "docker build -t aggserver .": "needs docker and a registry of images",
-    "docker build --tag aggserver:0.1.0 .": "needs docker and a registry of images",
-    "kubectl rollout status deployment/aggserver --namespace aggserver-system": "needs a node to run the pod: tests/kind has one",
+    "docker build -t aggserver .": "needs Docker: tests/kind/test_image.py builds it where there is one",
+    "docker build --tag aggserver:0.1.0 .": "needs Docker: tests/kind/test_image.py builds it where there is one",
+    "kubectl rollout status deployment/aggserver --namespace aggserver-system": "needs a node to run the pod: make kind has one",
+    "kubectl create secret generic aggserver-etcd --namespace aggserver-system"
+    " --from-literal servers=https://a:2379,https://b:2379,https://c:2379"
+    " --from-file ca.crt --from-file tls.crt --from-file tls.key": "needs an etcd: tests/integration/in_the_cluster/replicas.py makes such a Secret",
     "pip install 'aggserver[etcd]'": "needs a release on the package index",
     "pip install 'aggserver[pytest]'": "needs a release on the package index",
 }
