@@ -25,7 +25,7 @@ NOT_RUN = {
     "kubectl rollout status deployment/aggserver --namespace aggserver-system": "needs a node to run the pod: make kind has one",
     "kubectl create secret generic aggserver-etcd --namespace aggserver-system"
     " --from-literal servers=https://a:2379,https://b:2379,https://c:2379"
-    " --from-file ca.crt --from-file tls.crt --from-file tls.key": "needs an etcd: tests/integration/in_the_cluster/replicas.py makes such a Secret",
+    " --from-file ca.crt --from-file tls.crt --from-file tls.key": "needs an etcd, which make kind has",
     "pip install 'aggserver[etcd]'": "needs a release on the package index",
     "pip install 'aggserver[pytest]'": "needs a release on the package index",
 }
