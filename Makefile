@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv dev test integration long ci kind pythons operators fuzz mutants kills lint format controlplane bench constraints hashes clean
+.PHONY: help venv dev test integration long ci kind pythons versions operators fuzz mutants kills lint format controlplane bench constraints hashes clean
 
 help:
 	@echo 'make dev           the standalone server with the CronTab of the Kubernetes pages; data in .data'
@@ -29,6 +29,7 @@ help:
 	@echo 'make ci            these three, and one count for all'
 	@echo 'make kind          the image with the manifests in a cluster of containers, from nothing (root, or Docker and kind)'
 	@echo 'make pythons       make test on other versions of Python, in containers (ARGS="3.13" for one)'
+	@echo 'make versions      aggserver beside kube-apiserver of Kubernetes 1.31 to 1.36 (ARGS="v1.33.7" for one)'
 	@echo 'make operators     upstream tests of operators with the real binaries and with those of aggserver envtest'
 	@echo 'make fuzz          inputs that grow; schemas, values, merging and CEL at random; for SECONDS=60 each'
 	@echo 'make mutants       small changes of a package, and whether its unit tests notice (PACKAGE=merge N=100)'
@@ -69,6 +70,9 @@ kind: $(READY)
 
 pythons: $(READY)
 	@$(BIN)/python -m tests.kind.pythons $(ARGS)
+
+versions: $(READY)
+	@$(BIN)/python -m tests.versions $(ARGS)
 
 operators: controlplane
 	$(BIN)/python -m tests.operators $(ARGS)

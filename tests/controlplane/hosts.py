@@ -1,0 +1,84 @@
+"""Control planes of other versions of Kubernetes, built from Go modules into the cache: `make versions` runs beside them.
+
+k8s.io/kubernetes names its parts (k8s.io/api and the like) by folders of its own repository, which a module that requires it must
+replace by the versions under which they are published: v1.31.14 is v0.31.14 there. All else has the versions of its own go.mod.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tests.controlplane.binaries import Binaries, BinariesError, cache_folder, obtain
+from tests.controlplane.toolchain import go_command, go_environment
+
+__all__ = ["obtain_version"]
+
+Say = Callable[[str], None]
+
+MODULE = "k8s.io/kubernetes"
+COMMANDS = ("kube-apiserver", "kube-controller-manager")
+CONTROL_PLANE = Path(__file__).parent
+
+
+def obtain_version(version: str, environ: Mapping[str, str], say: Say) -> Binaries:
+    """kube-apiserver and kube-controller-manager of a version such as `v1.31.14`, built if need be; our own etcd and kubectl.
+
+    Raises BinariesError, ToolchainError.
+    """
+    ours = obtain(environ, say)
+    folder = cache_folder(environ).with_name(f"host-{version}")
+    building = folder.with_name(f"{folder.name}-building")
+    if not folder.is_dir():
+        building.mkdir(parents=True, exist_ok=True)
+        say(f"building kube-apiserver and kube-controller-manager {version}: several minutes, once")
+        go = go_command(CONTROL_PLANE / "go.mod", say)
+        environment = {**go_environment(environ), "GOFLAGS": "-mod=mod -buildvcs=false"}
+        _write_module(go, version, building, environment)
+        for command in COMMANDS:
+            _run(
+                [go, "build", "-ldflags", _stamps(version), "-o", str(building), f"{MODULE}/cmd/{command}"], building, environment
+            )
+        for command in ("etcd", "kubectl"):
+            link = building / command
+            link.unlink(missing_ok=True)
+            link.symlink_to(ours.folder / command)
+        building.rename(folder)
+    return Binaries(folder)
+
+
+def _write_module(go: str, version: str, folder: Path, environment: Mapping[str, str]) -> None:
+    """A go.mod that requires what the version's own requires."""
+    (folder / "go.mod").write_text("module aggserver.test/host\n")
+    described = json.loads(_run([go, "mod", "download", "-json", f"{MODULE}@{version}"], folder, environment))
+    text = Path(described["GoMod"]).read_text()
+    published = version.replace("v1.", "v0.", 1)
+    parts = set(re.findall(r"^\s*(k8s\.io/\S+) => \./staging/", text, re.MULTILINE))
+    required = [
+        (name, published if name in parts else number)
+        for name, number in re.findall(r"^(?:require )?\s*(\S+\.\S+/\S+|\S+\.\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE)
+    ]
+    found = re.search(r"^go (\S+)$", text, re.MULTILINE)
+    lines = ["module aggserver.test/host", f"go {found[1] if found else '1.22'}"]
+    lines += [f"require {name} {number}" for name, number in (*required, (MODULE, version))]
+    (folder / "go.mod").write_text("\n".join(lines) + "\n")
+    (folder / "go.sum").write_bytes((Path(described["Dir"]) / "go.sum").read_bytes())
+
+
+def _stamps(version: str) -> str:
+    major, minor = version.removeprefix("v").split(".")[:2]
+    values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+    return " ".join(["-s", "-w", *(f"-X k8s.io/component-base/version.{name}={value}" for name, value in values.items())])
+
+
+def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> str:
+    done = subprocess.run(
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        said = "\n".join(done.stderr.splitlines()[-20:])
+        raise BinariesError(f"building failed ({' '.join(command)}):\n{said}")
+    return done.stdout
