@@ -116,7 +116,7 @@ def wait_until_served(cluster: Cluster) -> None:
     """Until the aggregator finds the server and kubectl its resources: availability and discovery are two controllers."""
 
     def list_crontabs() -> subprocess.CompletedProcess[str] | None:
-        done = cluster.kubectl("get", "crontabs", "-A", check=False)
+        done = cluster.kubectl("get", "crontabs.stable.example.com", "-A", check=False)  # others have crontabs too
         return None if done.returncode else done
 
     eventually(list_crontabs, "kubectl get crontabs")

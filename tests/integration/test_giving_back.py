@@ -248,7 +248,7 @@ async def test_through_the_api_all_but_new_uids_and_generations_stays(own_contro
         give_back = GiveBackThroughAPI(world.own, world.cluster, world.plane.get("crd", DEFINITION), uids)
         await give_back.check(copied)
         given = await give_back.rest(copied, silent)
-        assert (given.written, given.deleted, len(given.told)) == (3, 1, 3)
+        assert (given.written, given.deleted, len(given.messages)) == (3, 1, 3)
 
         now = world.get("changed")
         assert now["metadata"]["uid"] == changed["metadata"]["uid"]
