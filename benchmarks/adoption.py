@@ -45,7 +45,6 @@ CONTROLLERS = ("serviceaccount-controller", "clusterrole-aggregation-controller"
 _AIMS = {"create": 2.5, "apply": 2.5, "list-all": 5, "list-500": 5, "table-500": 4, "get": 1, "watch-100": 1, "watch-1000": 1}
 ADOPTED: Sequence[Workload] = [replace(each, aim=_AIMS[each.name]) for each in WORKLOADS if each.name in _AIMS]
 
-MOVE_SECONDS = 900.0
 
 
 class Adopted:
@@ -85,7 +84,7 @@ class Adopted:
     def filled(self) -> None:
         before = self.usage()
         began = time.monotonic()
-        self._adopting.adopt(DEFINITION, MOVE_SECONDS)
+        self._adopting.adopt(DEFINITION)
         took = time.monotonic() - began
         found = re.search(r"(\d+) objects, (\d+) bytes; writes were refused for ([\d.]+) s", self._adopting.log)
         if found is None:

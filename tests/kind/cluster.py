@@ -92,8 +92,8 @@ class KindCluster:
         self.manifests.mkdir()
         for file, source in DEFINITIONS.items():
             documents = yaml.safe_load_all(source.read_text())
-            definitions = [each for each in documents if each["kind"] == "CustomResourceDefinition"]
-            (self.manifests / file).write_text(yaml.safe_dump_all(definitions))
+            served = [each for each in documents if each["kind"] == "CustomResourceDefinition"]
+            (self.manifests / file).write_text(yaml.safe_dump_all(served))
         name, _, tag = IMAGE.partition(":")
         definitions = {"name": "aggserver-definitions", "namespace": NAMESPACE, "behavior": "merge", "files": [*DEFINITIONS]}
         overlay = {
