@@ -45,6 +45,7 @@ CONTROLLERS = ("serviceaccount-controller", "clusterrole-aggregation-controller"
 _AIMS = {"create": 2.5, "apply": 2.5, "list-all": 5, "list-500": 5, "table-500": 4, "get": 1, "watch-100": 1, "watch-1000": 1}
 ADOPTED: Sequence[Workload] = [replace(each, aim=_AIMS[each.name]) for each in WORKLOADS if each.name in _AIMS]
 
+MOVE_SECONDS = 900.0
 
 
 class Adopted:
