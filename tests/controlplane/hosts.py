@@ -1,7 +1,8 @@
 """Control planes of other versions of Kubernetes, built from Go modules into the cache: `make versions` runs beside them.
 
 k8s.io/kubernetes names its parts (k8s.io/api and the like) by folders of its own repository, which a module that requires it must
-replace by the versions under which they are published: v1.31.14 is v0.31.14 there. All else has the versions of its own go.mod.
+replace by the versions under which they are published: v1.31.14 is v0.31.14 there. A part that a module proxy does not have in
+that version is taken in the next older one of the same minor version. All else is as in the module's own go.mod.
 """
 
 from __future__ import annotations
@@ -61,11 +62,27 @@ def _write_module(go: str, version: str, folder: Path, environment: Mapping[str,
         (name, published if name in parts else number)
         for name, number in re.findall(r"^(?:require )?\s*(\S+\.\S+/\S+|\S+\.\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE)
     ]
+    replaced = [
+        f"replace {name} => {name} {nearest}"
+        for name, number in required
+        if name in parts and (nearest := _published(go, name, number, folder, environment)) != number
+    ]
     found = re.search(r"^go (\S+)$", text, re.MULTILINE)
     lines = ["module aggserver.test/host", f"go {found[1] if found else '1.22'}"]
     lines += [f"require {name} {number}" for name, number in (*required, (MODULE, version))]
+    lines += replaced
     (folder / "go.mod").write_text("\n".join(lines) + "\n")
     (folder / "go.sum").write_bytes((Path(described["Dir"]) / "go.sum").read_bytes())
+
+
+def _published(go: str, name: str, version: str, folder: Path, environment: Mapping[str, str]) -> str:
+    """The newest version that can be had, from this one on downwards. Raises BinariesError if there is none."""
+    minor, _, patch = version.rpartition(".")
+    for number in range(int(patch), -1, -1):
+        command = [go, "mod", "download", f"{name}@{minor}.{number}"]
+        if not subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False).returncode:
+            return f"{minor}.{number}"
+    raise BinariesError(f"the module proxy has no version of {name} {minor}")
 
 
 def _stamps(version: str) -> str:
