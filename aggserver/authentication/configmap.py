@@ -41,6 +41,10 @@ READER_ROLE = "extension-apiserver-authentication-reader"
 
 CLIENT_CA = "client-ca-file"
 REQUEST_HEADER_CA = "requestheader-client-ca-file"
+_NO_FRONT_PROXY = (
+    f"{_CONFIG_MAP} has no {REQUEST_HEADER_CA}: requests through the aggregator can't be authenticated until kube-apiserver has "
+    "--requestheader-client-ca-file, --proxy-client-cert-file and --proxy-client-key-file"
+)
 
 # Finds our user name in the API server's refusal: `... is forbidden: User "system:serviceaccount:ns:name" cannot ...`.
 REFUSED_USER = re.compile(r'User "([^"]+)" cannot')
@@ -118,7 +122,10 @@ class ConfigMapSource:
         if self._unusable_files:
             return f"keeping the CAs in use: {self._unusable_files}"
         why = self._unusable or ("" if self._overrides.complete else self._unreachable)
-        return f"keeping the last valid {_CONFIG_MAP}: {why}" if why and self._serving() else None
+        if why and self._serving():
+            return f"keeping the last valid {_CONFIG_MAP}: {why}"
+        is_missing = self._loaded and self._overrides.request_header is None and not self._data.get(REQUEST_HEADER_CA)
+        return _NO_FRONT_PROXY if is_missing else None
 
     def _serving(self) -> bool:
         return self._loaded or self._overrides.complete or self._overrides.tolerate_failure
@@ -157,7 +164,7 @@ class ConfigMapSource:
             return
         logger.info("authentication uses %s", _CONFIG_MAP)
         if config.request_header is None:
-            logger.warning("%s has no %s: requests through the aggregator can't be authenticated", _CONFIG_MAP, REQUEST_HEADER_CA)
+            logger.warning("authentication: %s", _NO_FRONT_PROXY)
 
     def _update(self, *, loads: bool = False) -> AuthenticationConfig | None:
         """Apply flags and ConfigMap together. None if they are invalid; then the last valid configuration stays in use.

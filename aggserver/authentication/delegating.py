@@ -44,6 +44,11 @@ _OVERLAP = (
     "specified to ensure regular client certificates cannot set authenticating proxy headers for arbitrary users"
 )
 
+_NO_CERTIFICATE = (
+    "X-Remote-* headers name a user, and are ignored: the client showed no certificate. If that is kube-apiserver, it needs "
+    "--proxy-client-cert-file and --proxy-client-key-file; without them all requests through the aggregator are anonymous"
+)
+
 _NOT_YET = "this server does not know yet which client certificates and X-Remote headers to trust, see /readyz; please try again"
 _RETRY_SECONDS = 1
 
@@ -110,6 +115,7 @@ class Authenticator:
         self._on_change = on_change
         self._anonymous = anonymous
         self._waiting = waiting
+        self._has_warned = False
 
     @property
     def config(self) -> AuthenticationConfig:
@@ -152,8 +158,11 @@ class Authenticator:
         if user is None and (failures or not self._anonymous):
             logger.info("unable to authenticate the request: %s", "; ".join(failures) or "it has no credentials")
             raise errors.unauthorized()
-        headers = requestheader.strip(headers, config.request_header)
+        given, headers = headers, requestheader.strip(headers, config.request_header)
         if user is None:
+            if headers is not given and peer is None and config.request_header is not None and not self._has_warned:
+                self._has_warned = True  # once: anybody can send such headers
+                logger.warning(_NO_CERTIFICATE)
             return Outcome(ANONYMOUS, headers)
         return Outcome(user.authenticated(), _without_authorization(headers))
 

@@ -170,7 +170,10 @@ async def test_a_cluster_without_aggregation(caplog: pytest.LogCaptureFixture) -
     async with running(cluster) as (source, applied, _):
         await until(lambda: applied)
         assert applied.last.request_header is None
-        assert source.healthy() is None
+        assert source.healthy() is source.ready() is None
+        said = source.warning()
+        assert said is not None
+        assert said.startswith("ConfigMap kube-system/extension-apiserver-authentication has no requestheader-client-ca-file")
     assert "requests through the aggregator can't be authenticated" in warnings_of(caplog)[0]
 
 

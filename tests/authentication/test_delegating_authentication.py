@@ -113,6 +113,31 @@ async def test_what_fails_is_401_and_never_anonymous(
     assert (caught.value.code, caught.value.reason, caught.value.message) == (401, "Unauthorized", "Unauthorized")
 
 
+@pytest.mark.parametrize(
+    ("config", "sender", "headers", "warnings"),
+    [
+        pytest.param(CONFIG, "nothing", BOB, 1, id="an aggregator without a certificate"),
+        pytest.param(CONFIG, "nothing", [], 0, id="nobody is named"),
+        pytest.param(CONFIG, "nothing", [*BOB, *GOOD], 0, id="a client with a token"),
+        pytest.param(CONFIG, "proxy", BOB, 0, id="through the proxy"),
+        pytest.param(CLIENT_CA_ONLY, "nothing", BOB, 0, id="where there is no front proxy"),
+    ],
+)
+async def test_headers_without_a_certificate_are_warned_of_once(
+    config: AuthenticationConfig,
+    sender: str,
+    headers: list[tuple[bytes, bytes]],
+    warnings: int,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    authenticator = Authenticator(config, tokens=reviewer())
+    for _ in range(3):
+        await authenticator.authenticate(headers, PEERS[sender], NOW)
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(said) == warnings
+    assert all("--proxy-client-cert-file" in each and "bob" not in each for each in said)
+
+
 async def test_an_expired_certificate_is_401() -> None:
     with pytest.raises(StatusError, match="Unauthorized"):
         await Authenticator(CONFIG).authenticate([], PEERS["alice"], NOW + 10 * 365 * 86400)
