@@ -63,6 +63,14 @@ class Binaries:
     def kubectl(self) -> Path:
         return self.folder / "kubectl"
 
+    def minor(self) -> int:
+        """The minor version of kube-apiserver, such as 36."""
+        said = subprocess.run([self.kube_apiserver, "--version"], capture_output=True, text=True, check=True).stdout
+        match = re.search(r"v1\.(\d+)", said)
+        if match is None:
+            raise BinariesError(f"{self.kube_apiserver} --version says {said!r}")
+        return int(match.group(1))
+
 
 def obtain(environ: Mapping[str, str], say: Callable[[str], None]) -> Binaries:
     """The binaries, built first if need be (about 6 minutes from cold caches). `say` gets lines of progress.

@@ -94,6 +94,7 @@ class ControlPlane(Cluster):
         self._apiserver_arguments = tuple(apiserver_arguments)
         self._processes: list[Process] = []
         self._make_keys()
+        self._minor = binaries.minor()
         etcd_port, self._etcd_peer_port, *self._ports = free_ports(2 + replicas)
         self.etcd = f"http://127.0.0.1:{etcd_port}"
         self.servers = [f"https://127.0.0.1:{port}" for port in self._ports]
@@ -207,7 +208,8 @@ class ControlPlane(Cluster):
             f"--requestheader-client-ca-file={self.front_proxy_ca.pair.certificate}",
             "--requestheader-allowed-names=front-proxy-client",
             "--requestheader-username-headers=X-Remote-User",
-            "--requestheader-uid-headers=X-Remote-Uid",
+            # A kube-apiserver before 1.32 has no such header.
+            *(["--requestheader-uid-headers=X-Remote-Uid"] if self._minor >= 32 else []),
             "--requestheader-group-headers=X-Remote-Group",
             "--requestheader-extra-headers-prefix=X-Remote-Extra-",
             f"--proxy-client-cert-file={self.front_proxy.certificate}",
