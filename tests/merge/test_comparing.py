@@ -49,6 +49,13 @@ def test_both_errors_are_told() -> None:
         assert str(caught.value) == text
 
 
+def test_items_that_are_no_items_are_told_by_their_place() -> None:
+    with pytest.raises(TypedError) as caught:
+        plain_merge({"parts": [{"name": "a"}, {"color": "x"}]}, {"parts": []}, OBJECT)
+    assert "element 1: " in str(caught.value)
+    assert "name" in str(caught.value)
+
+
 MERGED: dict[str, tuple[Any, Any, Any]] = {
     "what is there twice stays": ({"set": ["a", "a"]}, {"set": ["b"]}, {"set": ["a", "a", "b"]}),
     "what is there twice becomes what is applied": (

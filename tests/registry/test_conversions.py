@@ -371,6 +371,18 @@ async def test_finalizers_and_the_mark_of_a_deletion_need_no_new_question(
     assert converter.calls == []
 
 
+async def test_what_conversion_made_of_labels_stays(converter: AskedConverter, store: Store, v2: Store) -> None:
+    """Where only other metadata has changed, and nobody is asked: the stored object has none of them."""
+    converter.labels = {"made": "yes"}
+    await create(store, metadata={"finalizers": ["x/y"]})
+    assert (await v2.get(context(), "a")).decoded()["metadata"]["labels"] == {"made": "yes"}
+    converter.calls.clear()
+    marked = (await delete(v2)).object.decoded()
+    assert "deletionTimestamp" in marked["metadata"]
+    assert marked["metadata"]["labels"] == {"made": "yes"}
+    assert converter.calls == []
+
+
 async def test_labels_are_a_new_question(converter: AskedConverter, store: Store, v2: Store) -> None:
     await create(store)
     await v2.get(context(), "a")

@@ -173,6 +173,28 @@ async def test_refused(store: Store, scales: ScaleStore, case: str) -> None:
     assert (error.code, error.message) == (code, message)
 
 
+class Unasked:
+    """Admission that must not see anything."""
+
+    looks_at_objects = True
+
+    async def mutate(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
+        pytest.fail("it sees no Scale")
+
+    async def validate(self, obj: JSONObject | None, old: JSONObject | None) -> None:
+        pytest.fail("it sees no Scale")
+
+
+async def test_admission_is_not_asked_of_what_can_not_be_decoded(store: Store, scales: ScaleStore) -> None:
+    await create(store)
+
+    async def transform(current: JSONObject) -> JSONObject:
+        return {**current, "spec": {"replicas": "1"}}
+
+    error = await refused(scales.update(WriteRequest(context(), WRITE, Unasked()), "a", transform))
+    assert (error.code, error.message) == (400, REFUSED["a string"][2])
+
+
 async def test_preconditions(store: Store, scales: ScaleStore) -> None:
     await create(store)
     assert (await refused(put(scales, {"replicas": 2}, resourceVersion="1"))).code == 409
