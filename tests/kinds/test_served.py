@@ -19,6 +19,7 @@ from aggserver.meta.errors import StatusError
 from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.registry.environment import Environment
 from aggserver.registry.rest import Context, DeleteOptions, ListOptions, WriteOptions, WriteRequest
+from aggserver.registry.write import PART_CHANGED
 from aggserver.storage.memory import MemoryStorage
 from tests.fakes.clock import FakeClock
 
@@ -234,5 +235,7 @@ async def test_a_put_creates_only_what_may_be_created_so(kinds: Kinds) -> None:
     assert (await leases.update(WriteRequest(context, WriteOptions(creates=True)), "a", wanted)).created
     with pytest.raises(StatusError, match="not found"):
         await leases.update(WriteRequest(context, WRITE), "b", wanted)
+    with pytest.raises(StatusError, match="not found"):  # of a part, as by PATCH, whatever is asked for
+        await leases.update(WriteRequest(context, WriteOptions(creates=True)), "b", wanted, PART_CHANGED)
     with pytest.raises(StatusError, match="not found"):
         await kinds.store("", "configmaps").update(WriteRequest(context, WriteOptions(creates=True)), "a", wanted)

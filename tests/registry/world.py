@@ -18,6 +18,7 @@ from aggserver.meta.resource import ResourceInfo
 from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.registry.custom_resource import CustomResourceStrategy, ScalePaths, StatusStrategy, read_fields
 from aggserver.registry.environment import Environment
+from aggserver.registry.gate import Gate
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import Context, DeleteOptions, ListOptions, WriteOptions, WriteRequest
 from aggserver.registry.store import Store
@@ -145,6 +146,10 @@ class World:
                 converted=self.environment.converted,
             )
         return self._storages[namespaced]
+
+    def gate(self) -> Gate:
+        """Of the resource in namespaces, whose store was made."""
+        return self._storages[True].gate
 
     def restarted(self) -> Store:
         """The v1 store of a server that has just started on the same storage, with an empty watch cache."""
