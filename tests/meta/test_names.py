@@ -13,6 +13,7 @@ OF_NAMES: dict[str, tuple[NameRule, str, bool, list[str]]] = {
     "bytes count": (names.dns1123_subdomain, "é" * 127, False, ["must be no more than 253 characters", SUBDOMAIN]),
     "dash at the end": (names.dns1123_subdomain, "a-", False, [SUBDOMAIN]),
     "dash at the end of a prefix": (names.dns1123_subdomain, "ab-", True, []),
+    "a prefix that is wrong before its last two characters": (names.dns1123_subdomain, "_b-", True, [SUBDOMAIN]),
     "nothing but a dash": (names.dns1123_subdomain, "-", True, [SUBDOMAIN]),
     "label": (names.dns1123_label, "1-a", False, []),
     "long label": (names.dns1123_label, "a" * 64, False, ["must be no more than 63 characters"]),
