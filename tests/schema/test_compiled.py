@@ -100,7 +100,8 @@ def test_what_blocks_rules() -> None:
 
 
 def test_a_heavy_schema(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "_HEAVY", 5)
-    assert CompiledSchema(SCHEMA).is_heavy
-    monkeypatch.setattr(compiled, "_HEAVY", 6)
-    assert not CompiledSchema(SCHEMA).is_heavy
+    wide: JSONObject = {"type": "object", "properties": {f"p{number}": STRING for number in range(500)}}
+    monkeypatch.setattr(compiled, "_HEAVY", 501)
+    assert CompiledSchema(wide).is_heavy
+    monkeypatch.setattr(compiled, "_HEAVY", 502)
+    assert not CompiledSchema(wide).is_heavy
