@@ -18,19 +18,22 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.arguments import split
 from tests.kind.engine import why_not
 
 REPOSITORY = Path(__file__).parents[1]
+# Its tests need a Docker engine.
+IMAGE = "tests/kind/test_image.py"
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
     """selection: of pytest's marks. jobs: pytest's processes, for each core. rest: what the size leaves to others.
 
-    unread: folders without any of its tests, which need not be read.
+    unread: folders without any of its tests, and files with those that can't be run here.
     """
 
     selection: str
@@ -73,12 +76,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    words = list(arguments)
-    end = words.index("--") if "--" in words else len(words)
-    sizes = words[:end]
+    sizes, more = split(arguments)
     if not sizes or not set(sizes) <= set(SIZES):
         raise SystemExit(f"usage: python -m tests {{{','.join(SIZES)}}}... [-- pytest's arguments]")
-    return sizes, words[end + 1 :]
+    return sizes, more
 
 
 @contextmanager
@@ -97,6 +98,8 @@ def _run(name: str, more: Sequence[str]) -> tuple[int, int, int]:
     """(exit status, passed, failed)."""
     began = time.monotonic()
     size = SIZES[name]
+    if name == "long" and (reason := why_not()):
+        size = replace(size, rest=f"{size.rest}; the image: {reason}", unread=(*size.unread, IMAGE))
     if name == "test":
         statuses = [_tool(check) for check in _CHECKS]
         if any(statuses):
@@ -113,8 +116,7 @@ def _run(name: str, more: Sequence[str]) -> tuple[int, int, int]:
         if status := subprocess.run([sys.executable, "-m", "tests.programs"], cwd=REPOSITORY, check=False).returncode:
             return status, 0, 0
         counted = _pytest(size, more)
-    image = f"; the image: {reason}" if name == "long" and (reason := why_not()) else ""
-    print(f"make {name}: {time.monotonic() - began:.0f} s. {size.rest}{image}", flush=True)
+    print(f"make {name}: {time.monotonic() - began:.0f} s. {size.rest}", flush=True)
     return counted
 
 

@@ -23,12 +23,10 @@ from tests.controlplane.cluster import Cluster, ExistingCluster
 from tests.controlplane.plane import ControlPlane
 from tests.fakes.asgi import Client
 from tests.fakes.server import LocalServer
-from tests.kind.engine import why_not
 from tests.progress import Progress
 from tests.property import profile
 
 INTEGRATION = Path(__file__).with_name("integration")
-IMAGE = Path(__file__).parent / "kind" / "test_image.py"
 # The folder for the records of tests that fail: pytest keeps those of the last three runs.
 FAILURES = pytest.StashKey[Path]()
 
@@ -86,9 +84,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others = [item for item in items if not _is_for_any_cluster(item)]
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if _is_for_any_cluster(item)]
-    if any(item.path == IMAGE for item in items) and why_not():  # `python -m tests long` says so
-        config.hook.pytest_deselected(items=[item for item in items if item.path == IMAGE])
-        items[:] = [item for item in items if item.path != IMAGE]
     items.sort(key=lambda item: (_is_integration(item), _place(item)))
 
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.arguments import split
 from tests.controlplane.binaries import BinariesError, kubernetes_version, obtain
 from tests.controlplane.hosts import obtain_version
 from tests.controlplane.toolchain import ToolchainError
@@ -49,9 +50,8 @@ SINCE = {
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.versions", description="Beside other versions of kube-apiserver.")
     parser.add_argument("versions", nargs="*", help=f"(default: {' '.join(VERSIONS)}, and that of the other tests)")
-    words = list(arguments)
-    end = words.index("--") if "--" in words else len(words)
-    versions, more = parser.parse_args(words[:end]).versions or [*VERSIONS, kubernetes_version()], words[end + 1 :]
+    own, more = split(arguments)
+    versions = parser.parse_args(own).versions or [*VERSIONS, kubernetes_version()]
     lines, status = [], 0
     for version in versions:
         began = time.monotonic()

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from tests.controlplane.toolchain import go_command, go_environment
 
-__all__ = ["Binaries", "BinariesError", "cache_folder", "kubernetes_version", "obtain", "obtain_program"]
+__all__ = ["Binaries", "BinariesError", "cache_folder", "kubernetes_version", "locked", "obtain", "obtain_program", "stamps"]
 
 MODULE = Path(__file__).parent
 NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
@@ -82,7 +82,7 @@ def obtain(environ: Mapping[str, str], say: Callable[[str], None]) -> Binaries:
     folder = cache_folder(environ)
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(folder.with_name("controlplane.lock"), say):
+        with locked(folder.with_name("controlplane.lock"), say):
             if not folder.is_dir():
                 _build(folder, environ, say)
     return Binaries(folder)
@@ -98,7 +98,7 @@ def obtain_program(name: str, environ: Mapping[str, str], say: Callable[[str], N
     program = module.with_name(f"{module.name.replace('controlplane', name)}-{source}")
     if not program.exists():
         program.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(program.with_name(f"{name}.lock"), say), tempfile.TemporaryDirectory(dir=program.parent) as scratch:
+        with locked(program.with_name(f"{name}.lock"), say), tempfile.TemporaryDirectory(dir=program.parent) as scratch:
             if not program.exists():
                 built = Path(scratch, name)
                 go = go_command(MODULE / "go.mod", say)
@@ -107,13 +107,13 @@ def obtain_program(name: str, environ: Mapping[str, str], say: Callable[[str], N
     return program
 
 
-def cache_folder(environ: Mapping[str, str]) -> Path:
-    """The folder for this go.mod, go.sum and platform, whether it is there or not."""
+def cache_folder(environ: Mapping[str, str], name: str = "controlplane", module: Path = MODULE) -> Path:
+    """The folder for the go.mod and go.sum of a module, and the platform, whether it is there or not."""
     cache = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home(), ".cache")
     key = hashlib.sha256(f"{platform.system()} {platform.machine()}\n".encode())
-    for name in ("go.mod", "go.sum"):
-        key.update((MODULE / name).read_bytes())
-    return Path(cache, "aggserver", f"controlplane-{key.hexdigest()[:16]}")
+    for file in ("go.mod", "go.sum"):
+        key.update((module / file).read_bytes())
+    return Path(cache, "aggserver", f"{name}-{key.hexdigest()[:16]}")
 
 
 def kubernetes_version() -> str:
@@ -134,7 +134,7 @@ def _given(folder: Path) -> Binaries:
 
 
 @contextlib.contextmanager
-def _lock(path: Path, say: Callable[[str], None]) -> Iterator[None]:
+def locked(path: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Hold an exclusive lock that the kernel drops when the process ends, however it ends."""
     with path.open("w") as file:
         try:
@@ -156,7 +156,7 @@ def _build(folder: Path, environ: Mapping[str, str], say: Callable[[str], None])
     with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent) as scratch:
         output = Path(scratch, "bin")
         output.mkdir()
-        command = [go, "install", "-v", "-ldflags", _ldflags(version), "tool"]
+        command = [go, "install", "-v", "-ldflags", stamps(version), "tool"]
         _run(command, go_environment(environ) | {"GOBIN": str(output)}, say)
         (output / ETCD_AS_BUILT).rename(output / "etcd")
         output.rename(folder)
@@ -188,10 +188,10 @@ def _run(command: list[str], environment: Mapping[str, str], say: Callable[[str]
         raise BinariesError(f"building failed ({' '.join(command)}):\n{''.join(tail)}")
 
 
-def _ldflags(version: str) -> str:
+def stamps(version: str) -> str:
     """Linker flags that stamp the version, as hack/lib/version.sh of Kubernetes does; unstamped it is v0.0.0-master."""
     major, minor = version.removeprefix("v").split(".")[:2]
     values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
     packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-    stamps = [f"-X {package}.{name}={value}" for package in packages for name, value in values.items()]
-    return " ".join(["-s", "-w", *stamps])
+    flags = [f"-X {package}.{name}={value}" for package in packages for name, value in values.items()]
+    return " ".join(["-s", "-w", *flags])

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.controlplane.binaries import Binaries, BinariesError, cache_folder, obtain
+from tests.controlplane.binaries import Binaries, BinariesError, cache_folder, locked, obtain, stamps
 from tests.controlplane.toolchain import go_command, go_environment
 
 __all__ = ["obtain_version"]
@@ -32,23 +32,29 @@ def obtain_version(version: str, environ: Mapping[str, str], say: Say) -> Binari
     """
     ours = obtain(environ, say)
     folder = cache_folder(environ).with_name(f"host-{version}")
-    building = folder.with_name(f"{folder.name}-building")
     if not folder.is_dir():
-        building.mkdir(parents=True, exist_ok=True)
-        say(f"building kube-apiserver and kube-controller-manager {version}: several minutes, once")
-        go = go_command(CONTROL_PLANE / "go.mod", say)
-        environment = {**go_environment(environ), "GOFLAGS": "-mod=mod -buildvcs=false"}
-        _write_module(go, version, building, environment)
-        for command in COMMANDS:
-            _run(
-                [go, "build", "-ldflags", _stamps(version), "-o", str(building), f"{MODULE}/cmd/{command}"], building, environment
-            )
-        for command in ("etcd", "kubectl"):
-            link = building / command
-            link.unlink(missing_ok=True)
-            link.symlink_to(ours.folder / command)
-        building.rename(folder)
+        with locked(folder.with_name("host.lock"), say):
+            if not folder.is_dir():
+                _build(version, folder, ours, environ, say)
     return Binaries(folder)
+
+
+def _build(version: str, folder: Path, ours: Binaries, environ: Mapping[str, str], say: Say) -> None:
+    """In a folder of a fixed name, so that a build that was broken off goes on where it was."""
+    say(f"building kube-apiserver and kube-controller-manager {version}: several minutes, once")
+    building = folder.with_name(f"{folder.name}-building")
+    building.mkdir(exist_ok=True)
+    go = go_command(CONTROL_PLANE / "go.mod", say)
+    environment = {**go_environment(environ), "GOFLAGS": "-mod=mod -buildvcs=false"}
+    _write_module(go, version, building, environment)
+    for command in COMMANDS:
+        package = f"{MODULE}/cmd/{command}"
+        _run([go, "build", "-ldflags", stamps(version), "-o", str(building), package], building, environment)
+    for command in ("etcd", "kubectl"):
+        link = building / command
+        link.unlink(missing_ok=True)
+        link.symlink_to(ours.folder / command)
+    building.rename(folder)
 
 
 def _write_module(go: str, version: str, folder: Path, environment: Mapping[str, str]) -> None:
@@ -83,12 +89,6 @@ def _published(go: str, name: str, version: str, folder: Path, environment: Mapp
         if not subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False).returncode:
             return f"{minor}.{number}"
     raise BinariesError(f"the module proxy has no version of {name} {minor}")
-
-
-def _stamps(version: str) -> str:
-    major, minor = version.removeprefix("v").split(".")[:2]
-    values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
-    return " ".join(["-s", "-w", *(f"-X k8s.io/component-base/version.{name}={value}" for name, value in values.items())])
 
 
 def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> str:

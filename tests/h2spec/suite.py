@@ -7,15 +7,13 @@ go.mod and go.sum pin it. It is built through the Go module proxy into the user'
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import hashlib
-import platform
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
+from tests.controlplane.binaries import cache_folder, locked
 from tests.controlplane.toolchain import go_command, go_environment
 from tests.waiting import HANG_SECONDS
 
@@ -34,14 +32,9 @@ class SuiteError(RuntimeError):
 
 def build(environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
     """The program, built first if need be (ten seconds). Raises SuiteError, ToolchainError."""
-    cache = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home(), ".cache")
-    key = hashlib.sha256(f"{platform.system()} {platform.machine()}\n".encode())
-    for name in ("go.mod", "go.sum"):
-        key.update((MODULE / name).read_bytes())
-    program = Path(cache, "aggserver", f"h2spec-{key.hexdigest()[:16]}")
+    program = cache_folder(environ, "h2spec", MODULE)
     program.parent.mkdir(parents=True, exist_ok=True)
-    with program.with_name("h2spec.lock").open("w") as lock, tempfile.TemporaryDirectory(dir=program.parent) as scratch:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # dropped by the kernel when the process ends, however it ends
+    with locked(program.with_name("h2spec.lock"), say), tempfile.TemporaryDirectory(dir=program.parent) as scratch:
         if not program.exists():
             built = Path(scratch, "h2spec")
             command = [go_command(MODULE / "go.mod", say), "build", "-o", str(built), PACKAGE]

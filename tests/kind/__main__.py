@@ -19,6 +19,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.arguments import split
 from tests.controlplane.binaries import BinariesError
 from tests.controlplane.toolchain import ToolchainError
 from tests.kind import engine
@@ -76,9 +77,8 @@ def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--node", metavar="IMAGE", help="of the node (default: kindest/node, or made here)")
     parser.add_argument("--config", type=Path, default=HERE / "kind.yaml", metavar="FILE", help="of the cluster, for kind")
     parser.add_argument("--python", default=PYTHON, metavar="VERSION", help="of the image (default: %(default)s)")
-    words = list(arguments)
-    end = words.index("--") if "--" in words else len(words)
-    return parser.parse_args(words[:end]), words[end + 1 :]
+    own, more = split(arguments)
+    return parser.parse_args(own), more
 
 
 def look_at_the_machine(folder: Path, cgroups: Path = Path("/sys/fs/cgroup")) -> None:

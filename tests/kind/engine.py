@@ -35,24 +35,20 @@ class EngineError(RuntimeError):
     """There is no Docker engine and none can be started, or one of its commands failed; the text says why and what helps."""
 
 
-def run(*command: str | Path, environment: dict[str, str] | None = None, quiet: bool = True, stdin: bytes | None = None) -> str:
-    """Run a command to its end and return what it printed. quiet: do not show it while it runs.
-
-    Raises EngineError, with the end of what the command printed.
-    """
+def run(*command: str | Path, environment: dict[str, str] | None = None, stdin: bytes | None = None) -> str:
+    """Run a command to its end and return what it printed. Raises EngineError, with the end of that."""
     words = [str(word) for word in command]
     done = subprocess.run(
         words,
         env=environment,
         input=stdin,
         stdin=None if stdin is not None else subprocess.DEVNULL,
-        stdout=subprocess.PIPE if quiet else None,
-        stderr=subprocess.PIPE if quiet else None,
+        capture_output=True,
         check=False,
     )
-    output = (done.stdout or b"").decode(errors="replace")
+    output = done.stdout.decode(errors="replace")
     if done.returncode:
-        said = (output + (done.stderr or b"").decode(errors="replace")).strip().splitlines()
+        said = (output + done.stderr.decode(errors="replace")).strip().splitlines()
         raise EngineError("\n".join([f"`{' '.join(words)}` failed with status {done.returncode}:", *said[-20:]]))
     return output
 

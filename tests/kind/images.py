@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from tests.controlplane.binaries import cache_folder, kubernetes_version
+from tests.controlplane.binaries import cache_folder, kubernetes_version, stamps
 from tests.controlplane.toolchain import go_command, go_environment
 from tests.kind.engine import EngineError, run
 
@@ -267,14 +267,8 @@ class Images:
             module.mkdir(exist_ok=True)
             for each in ("go.mod", "go.sum"):
                 shutil.copy(CONTROL_PLANE / each, module)
-            self._go(["build", "-mod=mod", "-ldflags", self._stamps(), "-o", program, package], module)
+            self._go(["build", "-mod=mod", "-ldflags", stamps(self._version), "-o", program, package], module)
         return program
-
-    def _stamps(self) -> str:
-        major, minor = self._version.removeprefix("v").split(".")[:2]
-        values = {"gitVersion": self._version, "gitMajor": major, "gitMinor": minor}
-        packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-        return " ".join(["-s", "-w", *(f"-X {package}.{name}={value}" for package in packages for name, value in values.items())])
 
     def _installed(self, package: str, tags: str = "", stamp: str = "") -> Path:
         path, _, _version = package.partition("@")

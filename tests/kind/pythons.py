@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,10 +15,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.arguments import split
 from tests.controlplane.binaries import BinariesError
 from tests.controlplane.toolchain import ToolchainError
 from tests.kind import engine
 from tests.kind.images import PYTHON_SUITES, Images, cache
+from tests.worktree import copy_to
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -37,9 +38,8 @@ python tests/environment.py .venv ready
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.kind.pythons", description="make test on other Pythons.")
     parser.add_argument("versions", nargs="*", default=[*PYTHON_SUITES], help="(default: %(default)s)")
-    words = list(arguments)
-    end = words.index("--") if "--" in words else len(words)
-    versions, more = parser.parse_args(words[:end]).versions, words[end + 1 :]
+    own, more = split(arguments)
+    versions = parser.parse_args(own).versions
     began = time.monotonic()
 
     def say(text: str) -> None:
@@ -64,12 +64,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _tested(image: str, more: Sequence[str]) -> int:
     """The exit status of pytest."""
-    listed = engine.run("git", "-C", REPOSITORY, "ls-files", "-z", "-co", "--exclude-standard").split("\0")
     with tempfile.TemporaryDirectory(prefix="aggserver-python-") as scratch:
-        for name in listed:
-            if (REPOSITORY / name).is_file():
-                (Path(scratch) / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(REPOSITORY / name, Path(scratch) / name)
+        copy_to(Path(scratch))
         command = ["docker", "run", "--rm", "--init", "--volume", f"{scratch}:/given:ro", image, "sh", "-c", _RUN, "sh", *more]
         return subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
 

@@ -7,15 +7,13 @@ the versions of tests/controlplane/go.mod, since Go then has most packages compi
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import platform
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.controlplane.binaries import cache_folder, locked
 from tests.controlplane.toolchain import go_command, go_environment
 
 __all__ = ["Programs", "ProgramsError", "build"]
@@ -48,14 +46,9 @@ class Programs:
 
 def build(environ: Mapping[str, str], say: Callable[[str], None]) -> Programs:
     """Both, built first if need be: half a minute after the control plane. Raises ProgramsError, ToolchainError."""
-    cache = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home(), ".cache")
-    key = hashlib.sha256(f"{platform.system()} {platform.machine()}\n".encode())
-    for name in ("go.mod", "go.sum"):
-        key.update((MODULE / name).read_bytes())
-    folder = Path(cache, "aggserver", f"konnectivity-{key.hexdigest()[:16]}")
+    folder = cache_folder(environ, "konnectivity", MODULE)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_name("konnectivity.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # dropped by the kernel when the process ends, however it ends
+    with locked(folder.with_name("konnectivity.lock"), say):
         if not folder.is_dir():
             _build(folder, environ, say)
     return Programs(folder)

@@ -13,7 +13,6 @@ import importlib.util
 import itertools
 import os
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tests.mutants.mutations import Mutation, mutations
+from tests.worktree import copy_to
 
 _ROOT = Path(__file__).parents[2]
 _EQUIVALENT = Path(__file__).with_name("equivalent.txt")
@@ -104,16 +104,12 @@ def _of_lines(package: str, lines: Sequence[str]) -> list[Mutation]:
 
 @contextmanager
 def _copies(number: int) -> Iterator[SimpleQueue[Path]]:
-    """Copies of the files that git knows, as they are in the working tree."""
-    listed = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=_ROOT, check=True, capture_output=True)
-    files = [name for name in listed.stdout.decode().split("\0") if name and (_ROOT / name).is_file()]
+    """Copies of the working tree."""
     copies: SimpleQueue[Path] = SimpleQueue()
     with tempfile.TemporaryDirectory(prefix="aggserver-mutants-") as folder:
         for index in range(number):
             copy = Path(folder) / str(index)
-            for name in files:
-                (copy / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(_ROOT / name, copy / name)
+            copy_to(copy)
             copies.put(copy)
         yield copies
 
