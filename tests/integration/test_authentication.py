@@ -222,9 +222,53 @@ def test_impersonation(direct: Direct, jane: KeyPair, admin: KeyPair) -> None:
 # --- what the cluster rotates
 
 
+POLICIES = "admissionregistration.k8s.io/v1"
+NOT_RESTORED = {
+    "apiVersion": POLICIES,
+    "kind": "ValidatingAdmissionPolicy",
+    "metadata": {"name": "authentication-is-not-restored"},
+    "spec": {
+        "matchConstraints": {
+            "resourceRules": [
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "operations": ["UPDATE"],
+                    "resources": ["configmaps"],
+                    "resourceNames": [CONFIG_MAP[1]],
+                }
+            ]
+        },
+        "validations": [{"expression": "request.userInfo.username != 'system:apiserver'", "message": "tests change it"}],
+    },
+}
+NOT_RESTORED_BINDING = {
+    "apiVersion": POLICIES,
+    "kind": "ValidatingAdmissionPolicyBinding",
+    "metadata": {"name": "authentication-is-not-restored"},
+    "spec": {"policyName": "authentication-is-not-restored", "validationActions": ["Deny"]},
+}
+
+
+@pytest.fixture(scope="module")
+def not_restored(own_control_plane: ControlPlane) -> Iterator[None]:
+    """kube-apiserver adds what it wants to the ConfigMap: every minute, and before 1.32 at once. Here it is not allowed to."""
+    both = json.dumps({"apiVersion": "v1", "kind": "List", "items": [NOT_RESTORED, NOT_RESTORED_BINDING]})
+    own_control_plane.kubectl("apply", "-f", "-", input=both)
+    itself = ("--as", "system:apiserver", "--as-group", "system:masters", "--dry-run=server")
+
+    def is_refused() -> bool:
+        done = own_control_plane.kubectl("annotate", *CONFIG_MAP, "restored=yes", *itself, check=False)
+        return "tests change it" in done.stderr
+
+    eventually(is_refused, "the policy is in force")
+    yield
+    own_control_plane.kubectl("delete", "-f", "-", input=both)
+
+
 @pytest.fixture
-def config_map(own_control_plane: ControlPlane) -> Iterator[dict[str, str]]:
-    """The ConfigMap's data; as it was afterwards. kube-apiserver adds what it wants itself every minute, and removes nothing."""
+def config_map(own_control_plane: ControlPlane, not_restored: None) -> Iterator[dict[str, str]]:
+    """The ConfigMap's data; as it was afterwards."""
     data: dict[str, str] = own_control_plane.get(*CONFIG_MAP)["data"]
     yield data
     change(own_control_plane, data)
