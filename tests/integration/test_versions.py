@@ -128,6 +128,9 @@ def test_a_version_that_is_served_no_longer(place: Place) -> None:
         lambda: "the server could not find the requested resource" in read(place, "v1beta1").stderr, "v1beta1 is not found"
     )
     assert place.get(f"crontabs.v1.{place.group}", "one")["host"] == "a"
+    # "If any clients are still unexpectedly using the old version ..., switch back".
+    place.define(with_versions(PLAIN, v1beta1={"storage": False}, v1={"storage": True}))
+    assert place.get(f"crontabs.v1beta1.{place.group}", "one")["host"] == "a"
 
 
 def read(place: Place, version: str) -> subprocess.CompletedProcess[str]:

@@ -25,7 +25,7 @@ from tests.integration.aggregation import Aggregation
 from tests.integration.server import eventually
 from tests.integration.watching import Watch
 
-__all__ = ["FilePlace", "Place", "Webhook", "crontab", "example", "with_versions"]
+__all__ = ["FilePlace", "Place", "Webhook", "crontab", "example", "in_group", "with_versions"]
 
 EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"
 GROUP = "example.com"
@@ -137,9 +137,9 @@ class Place:
     def path(self, version: str) -> str:
         return f"/apis/{self.group}/{version}/namespaces/{self.namespace}/crontabs"
 
-    def remove(self) -> None:
+    def remove(self, *options: str) -> None:
         """The definition and all its objects; finalizers are not waited for."""
-        self.kubectl("delete", DEFINITION, self.name, "--ignore-not-found")
+        self.kubectl("delete", DEFINITION, self.name, "--ignore-not-found", *options)
 
     def _put(self, definition: dict[str, Any]) -> None:
         self.kubectl("apply", "-f", "-", input=json.dumps(definition))
@@ -175,7 +175,7 @@ class FilePlace(Place):
         self._aggregation = aggregation
         self._file = ExitStack()
 
-    def remove(self) -> None:
+    def remove(self, *options: str) -> None:
         for version in self._served() if self._current else ():
             # kubectl would list them first, which can fail.
             self.kubectl("delete", "--raw", self.path(version), check=False)
