@@ -366,7 +366,7 @@ def test_ratcheting(either: Place) -> None:
     assert change("counter", elsewhere) == "spec.counter: Invalid value: 9: failed rule: self > oldSelf"
     either.define(definition(of(spec={**strict, "required": ["needed"], "properties": {**fields, "needed": STRING}})))
     eventually(lambda: change("needed", elsewhere), "a field is required")
-    assert change("needed", elsewhere) == "spec.needed: Required value"
+    assert "spec.needed: Required value" in change("needed", elsewhere)
 
 
 # --- "Validation rules", where the place of a rule matters
