@@ -40,6 +40,7 @@ def test_names_that_kubectl_takes(either: Place) -> None:
     line = f"crontab.{either.group}/{NAME}\n"
     for written in ("crontabs", "crontab", "ct", "CronTabs", "CRONTAB"):
         assert either.kubectl("get", f"{written}.{either.group}", "-o", "name").stdout == line, written
+    assert "the server doesn't have a resource type" in either.refused("get", f"CT.{either.group}")
     told = either.kubectl("api-resources", f"--api-group={either.group}", "-o", "wide").stdout
     header, row = rows(told)
     assert header == ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND", "VERBS", "CATEGORIES"]

@@ -149,7 +149,12 @@ class Place:
         group = self.kubectl("get", "--raw", f"/apis/{self.group}", check=False)
         if group.returncode or versions != {each["version"] for each in json.loads(group.stdout)["versions"]}:
             return False
-        paths = [path for name in versions for path in (f"/apis/{self.group}/{name}", f"/openapi/v3/apis/{self.group}/{name}")]
+        # What kubectl looks resources up in, which the aggregator puts together in its own time.
+        discovered = self.kubectl("api-versions", check=False).stdout.split()
+        if {f"{self.group}/{name}" for name in versions} != {each for each in discovered if each.startswith(f"{self.group}/")}:
+            return False
+        roots = [f"/apis/{self.group}/{name}" for name in versions]
+        paths = [*roots, *(f"/openapi/v3{root}" for root in roots), *map(self.path, versions)]
         return all("crontab" in self.kubectl("get", "--raw", path, check=False).stdout.lower() for path in paths)
 
     def _served(self) -> set[str]:
