@@ -125,6 +125,10 @@ class Place:
         self._put(self._current)
         eventually(self._is_served, "the versions are served")
 
+    def put(self, definition: dict[str, Any]) -> None:
+        """As `define`, without a wait."""
+        self._put(in_group(definition, self.group))
+
     def change(self, **spec: Any) -> None:
         """Of the definition there is."""
         self.define({**self._current, "spec": {**self._current["spec"], **spec}})
@@ -179,6 +183,7 @@ class FilePlace(Place):
         self.ours = True
         self._aggregation = aggregation
         self._file = ExitStack()
+        self._said = 0  # of the log, when the definition was last changed: other tests have had one of this name
 
     def remove(self, *options: str) -> None:
         for version in self._served() if self._current else ():
@@ -189,13 +194,14 @@ class FilePlace(Place):
 
     def stored_versions(self) -> list[str]:
         """What the log has last said that all objects are stored as; a file has no status."""
-        return re.findall(rf"crontabs\.{re.escape(self.group)}: all objects are stored as (\w+)", self._aggregation.log)[-1:]
+        said = self._aggregation.log[self._said :]
+        return re.findall(rf"crontabs\.{re.escape(self.group)}: all objects are stored as (\w+)", said)[-1:]
 
     def _services(self) -> list[str]:
         return [name for name in self._aggregation.api_services() if name.endswith(f".{self.group}")]
 
     def _put(self, definition: dict[str, Any]) -> None:
-        said = len(self._aggregation.log)
+        said = self._said = len(self._aggregation.log)
         text = json.dumps(definition)
         path = self._aggregation.definitions / "versions.yaml"
         if path.exists():
