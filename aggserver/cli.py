@@ -109,7 +109,23 @@ def _run(argv: Sequence[str]) -> int:
         import logging
 
         logging.getLogger(__name__).info("aggserver %s %s", aggserver.__version__, remark)
-    return _storage(options) if options.command in STORAGE else _serve(options)
+    if options.command in STORAGE:
+        return _storage(options)
+    return _logged(options) if options.command == "serve" else _serve(options)
+
+
+def _logged(options: Options) -> int:
+    """Run `aggserver serve`. Nobody watches it, so the error that ends it is a line of its log like the others, with a time."""
+    try:
+        return _serve(options)
+    except Exception as error:
+        import logging
+
+        cause = _only(error)
+        if not isinstance(cause, AggserverError):
+            raise
+        logging.getLogger(__name__).critical("%s", cause)
+        return cause.exit_status
 
 
 def _serve(options: Options) -> int:

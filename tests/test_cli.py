@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,7 +75,6 @@ def test_version(tmp_path: Path) -> None:
             id="refused-object",
         ),
         pytest.param(["dev", "--data", "file", "--secure-port", "0"], 1, "file", id="data-is-a-file"),
-        pytest.param(["serve", "--kubeconfig", "none", "--data", "d"], 1, "no kubeconfig at none", id="kubeconfig"),
     ],
 )
 def test_errors_are_one_line(tmp_path: Path, arguments: list[str], status: int, text: str) -> None:
@@ -88,6 +88,23 @@ def test_errors_are_one_line(tmp_path: Path, arguments: list[str], status: int, 
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("aggserver: ")
     assert "Traceback" not in done.stderr
+
+
+def test_the_error_that_ends_a_server_of_a_cluster_is_in_its_log(tmp_path: Path) -> None:
+    done = run("serve", "--kubeconfig", "none", "--data", "d", cwd=tmp_path)
+    *_, last = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d [\d:]{8},\d{3} CRITICAL aggserver\.cli: no kubeconfig at none.*", last), done.stderr
+
+
+def test_a_bug_in_a_server_of_a_cluster_is_raised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail(_: object) -> int:
+        raise KeyError("spec")
+
+    monkeypatch.setattr(cli, "_serve", fail)
+    monkeypatch.setattr("aggserver.app.logs.log_to", lambda *_: None)
+    with pytest.raises(KeyError):
+        cli.main(["serve", "--data", str(tmp_path)])
 
 
 ENDS: dict[str, tuple[Exception, int | None]] = {

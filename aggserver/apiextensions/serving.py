@@ -18,7 +18,7 @@ from aggserver.apiextensions.admitted import DefinitionObjects, ScaleObjects
 from aggserver.apiextensions.content import content_digest, same_content
 from aggserver.apiextensions.definition import Definition, Version, client_config
 from aggserver.apiextensions.marks import Marks
-from aggserver.conversion.converter import NONE, Converter, TakesLong
+from aggserver.conversion.converter import NONE, Converter, NoneConverter, TakesLong
 from aggserver.conversion.patient import PatientConverter
 from aggserver.conversion.webhook import WebhookConverter
 from aggserver.endpoints.installer import ResourceScope
@@ -259,7 +259,7 @@ class DefinitionResource:
         convert = self._converter.at_once
         if convert is None:
             raise NotConverted(obj, api_version)
-        if self._converter is NONE:
+        if isinstance(self._converter, NoneConverter):
             return {**obj, "apiVersion": api_version}
         try:
             return convert(codec.decode_stored(codec.encode_json(obj)), api_version)
@@ -281,8 +281,11 @@ class DefinitionResource:
             most = self._environment.max_object_bytes
             rules = definition.conversion.rules
             return PatientConverter(conversion_annotation.converter(definition.name, rules, schemas, self._rule_options, most))
-        if definition.conversion.webhook is None or len(definition.versions) == 1:
+        if definition.conversion.webhook is None:
             return NONE
+        if len(definition.versions) == 1:
+            # What is stored in a version that is gone is refused, as upstream: without the webhook nobody knows what it means.
+            return NoneConverter({*map(self._api_version, definition.versions)})
         environment = self._environment
         return WebhookConverter(
             definition.name,

@@ -9,7 +9,7 @@ Source: k8s.io/apiextensions-apiserver pkg/apiserver/conversion/{converter,nop_c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Protocol
 
 from aggserver.meta.errors import StatusError
@@ -70,11 +70,19 @@ class ComputedConverter(ABC):
 
 
 class NoneConverter(ComputedConverter):
-    """spec.conversion.strategy None: only apiVersion changes."""
+    """spec.conversion.strategy None: only apiVersion changes. versions: the apiVersions that objects may have; None for any.
+
+    An object in another version is refused: its fields may mean something else, and would be pruned and lost with the next write.
+    """
 
     changes_metadata = False
 
+    def __init__(self, versions: Container[str] | None = None) -> None:
+        self._versions = versions
+
     def at_once(self, obj: JSONObject, api_version: str) -> JSONObject:
+        if self._versions is not None and obj["apiVersion"] not in self._versions:
+            raise ConversionError(f"request to convert CR from an invalid group/version: {obj['apiVersion']}")
         obj["apiVersion"] = api_version
         return obj
 

@@ -312,6 +312,7 @@ class Sometimes(NoneConverter):
     """Can't convert some objects, until it can."""
 
     def __init__(self, *names: str) -> None:
+        super().__init__()
         self.names = set(names)
 
     async def convert(self, objects: Sequence[JSONObject], api_version: str) -> list[JSONObject]:

@@ -9,19 +9,15 @@ copy too, and `rules.go` has what it takes from kube-apiserver's packages. Calle
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import hashlib
 import os
-import platform
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tests.controlplane.binaries import kubernetes_version
+from tests.controlplane.binaries import cache_folder, kubernetes_version, locked
 from tests.controlplane.toolchain import go_command, go_environment
 
 __all__ = ["CONVERSION", "DEFINITIONS", "ETCD_PREFIX", "RULES_BINARY", "Results", "SuiteError", "build", "run"]
@@ -56,7 +52,7 @@ def build(environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
     """
     folder = _cache_folder(environ)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(folder.with_name("conformance.lock")):
+    with locked(folder.with_name("conformance.lock"), say):
         if not folder.is_dir():
             say("building upstream's tests of definitions: about two minutes, once")
             _build(folder, go_command(CONTROL_PLANE / "go.mod", say), go_environment(environ), say)
@@ -95,18 +91,7 @@ def _pattern(names: Sequence[str]) -> str:
 
 
 def _cache_folder(environ: Mapping[str, str]) -> Path:
-    cache = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home(), ".cache")
-    key = hashlib.sha256(f"{platform.system()} {platform.machine()}\n".encode())
-    for file in (SERVER, RULES, CONTROL_PLANE / "go.mod", CONTROL_PLANE / "go.sum", Path(__file__)):
-        key.update(file.read_bytes())
-    return Path(cache, "aggserver", f"conformance-{key.hexdigest()[:16]}")
-
-
-@contextlib.contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # dropped by the kernel when the process ends, however it ends
-        yield
+    return cache_folder(environ, "conformance", more=(file.read_bytes() for file in (SERVER, RULES, Path(__file__))))
 
 
 def _build(folder: Path, go: str, environment: Mapping[str, str], say: Callable[[str], None]) -> None:

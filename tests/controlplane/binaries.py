@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,12 +107,17 @@ def obtain_program(name: str, environ: Mapping[str, str], say: Callable[[str], N
     return program
 
 
-def cache_folder(environ: Mapping[str, str], name: str = "controlplane", module: Path = MODULE) -> Path:
-    """The folder for the go.mod and go.sum of a module, and the platform, whether it is there or not."""
+def cache_folder(
+    environ: Mapping[str, str], name: str = "controlplane", module: Path = MODULE, more: Iterable[bytes] = ()
+) -> Path:
+    """The folder for the go.mod and go.sum of a module, and the platform, whether it is there or not.
+
+    more: what else the folder is made of.
+    """
     cache = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home(), ".cache")
     key = hashlib.sha256(f"{platform.system()} {platform.machine()}\n".encode())
-    for file in ("go.mod", "go.sum"):
-        key.update((module / file).read_bytes())
+    for content in (*more, *((module / file).read_bytes() for file in ("go.mod", "go.sum"))):
+        key.update(content)
     return Path(cache, "aggserver", f"{name}-{key.hexdigest()[:16]}")
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.controlplane.plane import ControlPlane
 from tests.integration.aggregation import Aggregation, wait_until_served
 from tests.integration.killing import plane_with_definition
 from tests.integration.server import Standalone, running
+from tests.integration.versions import Place
 
 # Its failures show what differs, as those of tests do.
 pytest.register_assert_rewrite("tests.integration.pins")
@@ -80,6 +82,16 @@ def kubectl(control_plane: Cluster, standalone: Standalone) -> Iterator[Kubectl]
 
     yield run
     run("delete", "crds", "--all", "--ignore-not-found")
+
+
+@pytest.fixture(params=["kube-apiserver", "standalone"])
+def either(request: pytest.FixtureRequest, control_plane: Cluster, namespace: str, tmp_path: Path) -> Iterator[Place]:
+    """kube-apiserver and `aggserver dev`: what holds at the one is shown to hold at the other. The group is the test's own."""
+    user = request.getfixturevalue("standalone").kubeconfig if request.param == "standalone" else None
+    made = Place(control_plane, "default" if user else namespace, tmp_path, user)
+    made.group = f"page{next(_numbers)}.example.com"
+    yield made
+    made.remove("--wait=false")
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from tests.controlplane.cluster import Cluster
-from tests.fakes.bad_webhooks import BAD_ANSWERS, BAD_OBJECTS, BAD_RESPONSES, HANGS, good
+from tests.fakes.bad_webhooks import BAD_ANSWERS, BAD_OBJECTS, BAD_RESPONSES, HANGS, answered, good, review_of
 from tests.fakes.webhook import CA, STRANGER, RunningWebhook
 from tests.integration.sides import Side, both
 from tests.waiting import HANG_SECONDS
@@ -156,6 +157,24 @@ def test_reviews_are_alike(pair: Pair) -> None:
             assert entry.pop("creationTimestamp", None) or entry.pop("time")
         sent.append(review)
     assert sent[0] == sent[1]
+
+
+async def relabelled(request: web.BaseRequest) -> web.StreamResponse:
+    """With other labels and annotations, which may be changed, and with more of metadata changed, which is ignored."""
+    review = answered(await review_of(request))
+    for converted in review["response"]["convertedObjects"]:
+        changed = {"labels": {"a": "b"}, "annotations": {"c": "d"}, "generation": 77, "finalizers": ["example.com/hold"]}
+        converted["metadata"] |= changed
+    return web.json_response(review)
+
+
+def test_metadata_that_a_webhook_changes(pair: Pair) -> None:
+    pair.create("tabs", "relabelled")
+    pair.webhook.answer = relabelled
+    for _, found in pair.ask("GET", "tabs", "v2", "relabelled"):
+        metadata = found["metadata"]
+        kept = [metadata.get(name) for name in ("labels", "annotations", "generation", "finalizers")]
+        assert kept == [{"a": "b"}, {"c": "d"}, 1, None]
 
 
 @pytest.mark.parametrize("name", BAD)

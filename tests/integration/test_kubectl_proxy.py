@@ -71,6 +71,13 @@ def plain(request: pytest.FixtureRequest, control_plane: Cluster) -> Iterator[Pl
         yield Plain(int(port[1]))
 
 
+def test_the_requests_of_the_page(plain: Plain) -> None:
+    status, versions = plain.request("GET", "/api/")
+    assert (status, versions["kind"], versions["versions"]) == (200, "APIVersions", ["v1"])
+    status, pods = plain.request("GET", "/api/v1/namespaces/default/pods")
+    assert (status, pods["kind"], pods["items"]) == (200, "PodList", [])
+
+
 def test_get_list_watch_create(plain: Plain) -> None:
     status, groups = plain.request("GET", "/apis")
     assert status == 200

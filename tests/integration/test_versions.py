@@ -128,6 +128,9 @@ def test_a_version_that_is_served_no_longer(place: Place) -> None:
         lambda: "the server could not find the requested resource" in read(place, "v1beta1").stderr, "v1beta1 is not found"
     )
     assert place.get(f"crontabs.v1.{place.group}", "one")["host"] == "a"
+    # "If any clients are still unexpectedly using the old version ..., switch back".
+    place.define(with_versions(PLAIN, v1beta1={"storage": False}, v1={"storage": True}))
+    assert place.get(f"crontabs.v1beta1.{place.group}", "one")["host"] == "a"
 
 
 def read(place: Place, version: str) -> subprocess.CompletedProcess[str]:
@@ -207,6 +210,29 @@ def test_upgrade_by_hand(place: Place, webhook: Webhook) -> None:
     place.define(after)
     assert place.stored_versions() == ["v1"]
     assert [(item["host"], item["port"]) for item in place.get(new)["items"]] == [("a", "1"), ("b", "2")]
+
+
+@only_where_definitions_are_an_api
+def test_an_object_in_a_version_that_is_gone(place: Place, webhook: Webhook) -> None:
+    """Somebody has claimed that none is stored in the old version. The object is not guessed at, and is back with its version."""
+    before = {**CONVERTED, "spec": {**CONVERTED["spec"], "conversion": webhook.conversion()}}
+    place.define(before)
+    place.create(crontab(place.group, "v1beta1", "one", hostPort="a:1"))
+    moved = with_versions(before, v1beta1={"storage": False}, v1={"storage": True})
+    place.define(moved)
+    patch = ("--subresource=status", "--type=merge", "-p", '{"status":{"storedVersions":["v1"]}}')
+    place.kubectl("patch", "customresourcedefinitions", place.name, *patch)
+    place.put(with_versions(before, v1beta1=None, v1={"storage": True}))
+    new = f"crontabs.v1.{place.group}"
+    why = f"request to convert CR from an invalid group/version: {place.group}/v1beta1"
+    eventually(lambda: why in place.kubectl("get", new, "one", check=False).stderr, "the version is gone")
+    assert why in place.refused("get", new)
+    assert why in place.refused("patch", new, "one", "--type=merge", "-p", '{"host":"b"}')
+    place.put(moved)
+    old = f"crontabs.v1beta1.{place.group}"
+    eventually(lambda: place.kubectl("get", old, "one", check=False).returncode == 0, "the version is back")
+    assert place.get(old, "one")["hostPort"] == "a:1"
+    place.kubectl("delete", old, "one")  # while there is a webhook
 
 
 @pytest.fixture(params=[STANDALONE, AGGREGATED])

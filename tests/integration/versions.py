@@ -25,7 +25,7 @@ from tests.integration.aggregation import Aggregation
 from tests.integration.server import eventually
 from tests.integration.watching import Watch
 
-__all__ = ["FilePlace", "Place", "Webhook", "crontab", "example", "with_versions"]
+__all__ = ["FilePlace", "Place", "Webhook", "crontab", "example", "in_group", "with_versions"]
 
 EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"
 GROUP = "example.com"
@@ -125,6 +125,10 @@ class Place:
         self._put(self._current)
         eventually(self._is_served, "the versions are served")
 
+    def put(self, definition: dict[str, Any]) -> None:
+        """As `define`, without a wait."""
+        self._put(in_group(definition, self.group))
+
     def change(self, **spec: Any) -> None:
         """Of the definition there is."""
         self.define({**self._current, "spec": {**self._current["spec"], **spec}})
@@ -137,9 +141,9 @@ class Place:
     def path(self, version: str) -> str:
         return f"/apis/{self.group}/{version}/namespaces/{self.namespace}/crontabs"
 
-    def remove(self) -> None:
+    def remove(self, *options: str) -> None:
         """The definition and all its objects; finalizers are not waited for."""
-        self.kubectl("delete", DEFINITION, self.name, "--ignore-not-found")
+        self.kubectl("delete", DEFINITION, self.name, "--ignore-not-found", *options)
 
     def _put(self, definition: dict[str, Any]) -> None:
         self.kubectl("apply", "-f", "-", input=json.dumps(definition))
@@ -149,7 +153,12 @@ class Place:
         group = self.kubectl("get", "--raw", f"/apis/{self.group}", check=False)
         if group.returncode or versions != {each["version"] for each in json.loads(group.stdout)["versions"]}:
             return False
-        paths = [path for name in versions for path in (f"/apis/{self.group}/{name}", f"/openapi/v3/apis/{self.group}/{name}")]
+        # What kubectl looks resources up in, which the aggregator puts together in its own time.
+        discovered = self.kubectl("api-versions", check=False).stdout.split()
+        if {f"{self.group}/{name}" for name in versions} != {each for each in discovered if each.startswith(f"{self.group}/")}:
+            return False
+        roots = [f"/apis/{self.group}/{name}" for name in versions]
+        paths = [*roots, *(f"/openapi/v3{root}" for root in roots), *map(self.path, versions)]
         return all("crontab" in self.kubectl("get", "--raw", path, check=False).stdout.lower() for path in paths)
 
     def _served(self) -> set[str]:
@@ -174,8 +183,9 @@ class FilePlace(Place):
         self.ours = True
         self._aggregation = aggregation
         self._file = ExitStack()
+        self._said = 0  # of the log, when the definition was last changed: other tests have had one of this name
 
-    def remove(self) -> None:
+    def remove(self, *options: str) -> None:
         for version in self._served() if self._current else ():
             # kubectl would list them first, which can fail.
             self.kubectl("delete", "--raw", self.path(version), check=False)
@@ -184,13 +194,14 @@ class FilePlace(Place):
 
     def stored_versions(self) -> list[str]:
         """What the log has last said that all objects are stored as; a file has no status."""
-        return re.findall(rf"crontabs\.{re.escape(self.group)}: all objects are stored as (\w+)", self._aggregation.log)[-1:]
+        said = self._aggregation.log[self._said :]
+        return re.findall(rf"crontabs\.{re.escape(self.group)}: all objects are stored as (\w+)", said)[-1:]
 
     def _services(self) -> list[str]:
         return [name for name in self._aggregation.api_services() if name.endswith(f".{self.group}")]
 
     def _put(self, definition: dict[str, Any]) -> None:
-        said = len(self._aggregation.log)
+        said = self._said = len(self._aggregation.log)
         text = json.dumps(definition)
         path = self._aggregation.definitions / "versions.yaml"
         if path.exists():

@@ -71,6 +71,7 @@ DECODED = {
     "float past 64 bits": (b"[1e20]", [1e20]),
     "minus zero": (b"[-0]", [0]),
     "looks like a float within a text": (b'{"a":"x: 1.5","b":"1e3"}', {"a": "x: 1.5", "b": "1e3"}),
+    "a float after what looks like one": (b'{"a":"0.","b":2.0}', {"a": "0.", "b": 2}),
     "last of repeated keys": (b'{"a":1,"a":{"b":2}}', {"a": {"b": 2}}),
     "pair of surrogates": (b'["\\ud83d\\ude00"]', ["😀"]),
     "half a pair of surrogates": (b'["a\\ud800b", 1.0]', ["a\ufffdb", 1]),

@@ -64,6 +64,10 @@ FORMS: dict[str, tuple[Any, str]] = {
         f"a: {'word ' * 15}word\n  word end\nb:\n  c: 'it''s: {'word ' * 13}word\n    {'word ' * 3}end'\n",
     ),
     "long lines in double quotes": ({"a": "\t" + "word  " * 14 + "end"}, f'a: "\\t{"word  " * 12}word\n  \\ word  end"\n'),
+    "several long lines": (
+        {"a": {"b": "abc " * 50 + "end"}},
+        f"a:\n  b: {'abc ' * 19}abc\n    {'abc ' * 19}abc\n    {'abc ' * 10}end\n",
+    ),
     "text alone": ("a: b", "'a: b'\n"),
     "nothing": (None, "null\n"),
 }

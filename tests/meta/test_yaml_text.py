@@ -145,6 +145,12 @@ def test_refuses(body: bytes, text: str) -> None:
     assert str(refusal.value) == text
 
 
+def doubled(levels: int) -> bytes:
+    """Each line has two aliases of the line before."""
+    lines = (f"a{level}: &a{level} [*a{level - 1}, *a{level - 1}]" for level in range(1, levels + 1))
+    return "\n".join(("a0: &a0 [x]", *lines)).encode()
+
+
 def test_a_bomb_of_aliases_is_refused() -> None:
     lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
     for previous, name in zip("abcdefgh", "bcdefghi", strict=True):
@@ -273,6 +279,7 @@ BOUNDED: dict[str, tuple[bytes, bytes, str]] = {
         b"[1," + b"[" * 200 + b"]" * 201,
         "exceeded max depth",
     ),
+    "aliases that copy more than 99 of 100 nodes": (doubled(9), doubled(8), "yaml: document contains excessive aliasing"),
     "aliases of a long text": (
         b"[&a " + b"x" * 100_000 + b"," + b"*a ," * 32 + b"]",
         b"[&a " + b"x" * 100_000 + b"," + b"*a ," * 31 + b"]",

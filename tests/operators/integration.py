@@ -8,11 +8,7 @@ in `kubernetes.yaml` with the reason, as are those that fail here. Called by `py
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import hashlib
 import os
-import platform
 import re
 import shutil
 import subprocess
@@ -24,7 +20,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.controlplane.binaries import kubernetes_version
+from tests.controlplane.binaries import cache_folder, kubernetes_version, locked
 from tests.controlplane.toolchain import go_command, go_environment
 
 __all__ = ["NOTHING", "PACKAGES", "Expected", "IntegrationError", "Run", "build", "expected", "run"]
@@ -103,7 +99,7 @@ def build(packages: tuple[str, ...], environ: Mapping[str, str], say: Callable[[
     """
     folder = _cache_folder(environ)
     folder.mkdir(parents=True, exist_ok=True)
-    with _lock(folder.with_name("kubernetes.lock")):
+    with locked(folder.with_name("kubernetes.lock"), say):
         missing = [package for package in packages if not _program(folder, package).exists()]
         if missing:
             say(f"building {len(missing)} integration tests of kubernetes: a minute each, once")
@@ -189,18 +185,7 @@ def _pattern(names: frozenset[str]) -> str:
 
 
 def _cache_folder(environ: Mapping[str, str]) -> Path:
-    cache = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home(), ".cache")
-    key = hashlib.sha256(f"{platform.system()} {platform.machine()}\n".encode())
-    for file in (*sorted(OURS.rglob("*.go")), CONTROL_PLANE / "go.mod", CONTROL_PLANE / "go.sum"):
-        key.update(file.read_bytes())
-    return Path(cache, "aggserver", f"kubernetes-{key.hexdigest()[:16]}")
-
-
-@contextlib.contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # dropped by the kernel when the process ends, however it ends
-        yield
+    return cache_folder(environ, "kubernetes", more=(file.read_bytes() for file in sorted(OURS.rglob("*.go"))))
 
 
 def _lay_out(folder: Path, source: Path) -> None:

@@ -8,25 +8,23 @@ so the module is copied into the user's cache, where its suites find the files t
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import itertools
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
+from tests.controlplane.binaries import cache_folder, locked
 from tests.controlplane.toolchain import go_command, go_environment
 
 __all__ = ["PACKAGES", "VERSION", "Run", "SuiteError", "build", "compile_program", "listed", "obtain_program", "run", "stand_ins"]
@@ -86,7 +84,7 @@ def build(packages: Iterable[str], environ: Mapping[str, str], say: Callable[[st
     """
     folder = _cache_folder(environ)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(folder.with_name("operators.lock")):
+    with locked(folder.with_name("operators.lock"), say):
         missing = [package for package in packages if not _program(folder, package).exists()]
         if missing:
             say(f"building {len(missing)} suites of controller-runtime {VERSION}: one to four minutes, once")
@@ -106,7 +104,7 @@ def obtain_program(name: str, environ: Mapping[str, str], say: Callable[[str], N
     folder = _cache_folder(environ)
     folder.parent.mkdir(parents=True, exist_ok=True)
     program = folder / "programs" / f"{name}-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
-    with _lock(folder.with_name("operators.lock")):
+    with locked(folder.with_name("operators.lock"), say):
         if not program.exists():
             say(f"building {name} with controller-runtime {VERSION}: up to two minutes, once")
             _copy(folder, go_command(PINS / "go.mod", say), go_environment(environ))
@@ -183,18 +181,7 @@ def _states(report: list[dict]) -> dict[str, str]:  # type: ignore[type-arg]
 
 
 def _cache_folder(environ: Mapping[str, str]) -> Path:
-    cache = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home(), ".cache")
-    key = hashlib.sha256(f"{platform.system()} {platform.machine()}\n{VERSION}\n".encode())
-    for name in ("go.mod", "go.sum"):
-        key.update((PINS / name).read_bytes())
-    return Path(cache, "aggserver", f"operators-{key.hexdigest()[:16]}")
-
-
-@contextlib.contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # dropped by the kernel when the process ends, however it ends
-        yield
+    return cache_folder(environ, "operators", PINS, [f"{VERSION}\n".encode()])
 
 
 def _copy(folder: Path, go: str, environment: Mapping[str, str]) -> None:

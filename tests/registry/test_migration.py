@@ -51,6 +51,7 @@ class Refusing(NoneConverter):
     """Refuses objects with certain names. told: whether the error says which object it is."""
 
     def __init__(self, *names: str, told: bool = True, answered: bool = True) -> None:
+        super().__init__()
         self._names = names
         self._told = told
         self._answered = answered
