@@ -49,6 +49,7 @@ FIRST = (
     "test_adoption_full",
     "test_same_rules",
     "test_etcd_store",
+    "test_page_schemas",
     "test_aggregated",
 )
 
