@@ -1,7 +1,7 @@
-"""What a Service is to its clients: one address in front of several servers.
+"""Addresses in front of servers, on loopback: `Balancer` is one for several of them, and `Lagging` one whose answers come late.
 
-It leads whole connections, each to the next server that takes it. Unlike that of a cluster it does not know who is ready, so that
-clients meet servers that have just begun.
+The balancer leads whole connections, each to the next server that takes it. Unlike a Service of a cluster it does not know who is
+ready, so that clients meet servers that have just begun.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Self
 
-__all__ = ["Balancer"]
+__all__ = ["Balancer", "Lagging"]
 
 
 class Balancer:
@@ -68,6 +68,41 @@ class Balancer:
             pass  # which StreamReaderProtocol would take for a failure
         finally:
             writer.close()
+
+
+class Lagging:
+    """port: on loopback, where clients come. to: the port of the server. `seconds`: by which its answers come late, from now on.
+
+    What was sent comes in its order, also where `seconds` became less.
+    """
+
+    def __init__(self, port: int, to: int) -> None:
+        self.seconds = 0.0
+        self._port = port
+        self._to = to
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._lead, "127.0.0.1", self._port)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+    async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            there = await asyncio.open_connection("127.0.0.1", self._to)
+        except OSError:
+            writer.close()
+            return
+        await asyncio.gather(_pass_on(reader, there[1]), self._pass_on_late(there[0], writer))
+
+    async def _pass_on_late(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        loop, due = asyncio.get_running_loop(), 0.0
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                due = max(due, loop.time() + self.seconds)
+                loop.call_at(due, writer.write, data)
+        loop.call_at(max(due, loop.time()), writer.close)
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
