@@ -1,7 +1,7 @@
 """Adoption and release where aggserver and its clients know two kube-apiservers by one address, which leads to either in turn.
 
-One of them hears of every change a second late, because answers of etcd come to it late during the moves. So what one
-kube-apiserver has said does not hold for the other, and whoever asks only one of them loses what clients write at the other.
+One of them hears late of every change during the moves: of the guard, the APIService, objects. So what one kube-apiserver has
+said does not hold for the other, and whoever asks only one of them loses what clients write at the other.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.history.wire import connected
 from tests.integration import moving
 from tests.integration.adopting import Adopting
 from tests.integration.aggregation import SERVICE
-from tests.integration.balancing import Balancer, Lagging
+from tests.integration.balancing import Balancer, Behind
 from tests.integration.raw import Answer, Client
 from tests.integration.server import eventually, running
 from tests.integration.stores import SQLiteStore
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.long
 STILL = 300  # objects that nobody writes
 SOME = 30  # acknowledged writes before each move, and after it
 NAMES, PAUSE = 20, 0.01  # of the writer, and seconds between two of its writes
-LATE_SECONDS = 1.0
+LATE_SECONDS = 2.5  # longer than the steps of a move, and shorter than kube-apiserver lets a list wait until it knows the newest
 SEED = 471_902  # of what is written
 
 DISCOVERY = f"/apis/{moving.GROUP}/v1"
@@ -52,7 +52,7 @@ class Balanced:
 
     plane: ControlPlane
     address: str
-    lagging: Lagging
+    behind: Behind
     balanced: Path
     kubeconfigs: list[Path]
 
@@ -96,7 +96,7 @@ async def balanced(folder: Path) -> AsyncIterator[Balanced]:
     way, address = free_ports(2)
     plane.etcd_ways[1] = f"http://127.0.0.1:{way}"
     async with AsyncExitStack() as stack:
-        lagging = await stack.enter_async_context(Lagging(way, _port(plane.etcd)))
+        behind = await stack.enter_async_context(Behind(way, _port(plane.etcd)))
         await stack.enter_async_context(Balancer(address, [_port(server) for server in plane.servers]))
         stack.push_async_callback(asyncio.to_thread, plane.stop)
         await asyncio.to_thread(plane.start)
@@ -106,7 +106,7 @@ async def balanced(folder: Path) -> AsyncIterator[Balanced]:
         for number, url in enumerate(urls):
             paths.append(folder / f"{number}.kubeconfig")
             write_kubeconfig(paths[-1], url, plane.client_ca.pair.certificate, "kubernetes-admin", pair)
-        made = Balanced(plane, urls[0], lagging, paths[0], paths[1:])
+        made = Balanced(plane, urls[0], behind, paths[0], paths[1:])
         await asyncio.to_thread(_create, made)
         yield made
 
@@ -154,11 +154,11 @@ async def test_what_one_says_is_not_taken_for_the_other(tmp_path: Path, etcd: bo
                 tasks.create_task(writer.run(PAUSE))
                 try:
                     await write_on()
-                    made.lagging.seconds = LATE_SECONDS
+                    made.behind.seconds = LATE_SECONDS
                     await asyncio.to_thread(move)
                     await asyncio.to_thread(eventually, lambda: recorded() == phase, f"{phase}: {adopting.log}")
                     assert await asyncio.to_thread(made.led_away) == [adopted] * 2, "it is there only once both lead there"
-                    made.lagging.seconds = 0.0
+                    made.behind.seconds = 0.0
                     await write_on()
                 finally:
                     writer.stop()
