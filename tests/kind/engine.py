@@ -21,16 +21,11 @@ __all__ = ["EngineError", "engine", "install", "run", "why_not"]
 
 Say = Callable[[str], None]
 
-# What is needed, and Debian's packages that have it: the engine, what it runs containers with, what makes a root file system, and
-# what compiles the one program in C.
-PROGRAMS = {
-    "dockerd": ("docker.io",),
-    "docker": ("docker.io",),
-    "runc": ("runc",),
-    "iptables": ("iptables",),
-    "mmdebstrap": ("mmdebstrap",),
-    "gcc": ("gcc", "libc6-dev"),
-}
+# What is needed, and Debian's packages that have it: for an engine of our own, and for images that no registry gives, a root file
+# system and one program in C.
+OF_AN_ENGINE = {"dockerd": ("docker.io",), "docker": ("docker.io",), "runc": ("runc",), "iptables": ("iptables",)}
+OF_IMAGES = {"mmdebstrap": ("mmdebstrap",), "gcc": ("gcc", "libc6-dev")}
+PROGRAMS = {**OF_AN_ENGINE, **OF_IMAGES}
 PACKAGES = tuple(dict.fromkeys(package for packages in PROGRAMS.values() for package in packages))
 # Since Debian 13 docker.io only recommends the client, which is a package of its own.
 CLIENT = "docker-cli"
@@ -51,16 +46,20 @@ class EngineError(RuntimeError):
 
 
 def run(*command: str | Path, environment: dict[str, str] | None = None, stdin: bytes | None = None) -> str:
-    """Run a command to its end and return what it printed. Raises EngineError, with the end of that."""
+    """Run a command to its end and return what it printed. Raises EngineError: with the end of that, or if there is no program."""
     words = [str(word) for word in command]
-    done = subprocess.run(
-        words,
-        env=environment,
-        input=stdin,
-        stdin=None if stdin is not None else subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            words,
+            env=environment,
+            input=stdin,
+            stdin=None if stdin is not None else subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        package = f" (Debian: {' '.join(PROGRAMS[words[0]])})" if words[0] in PROGRAMS else ""
+        raise EngineError(f"this needs {words[0]}, and PATH has none{package}") from None
     output = done.stdout.decode(errors="replace")
     if done.returncode:
         said = (output + done.stderr.decode(errors="replace")).strip().splitlines()
@@ -69,11 +68,17 @@ def run(*command: str | Path, environment: dict[str, str] | None = None, stdin: 
 
 
 def install(say: Say) -> None:
-    """Install what is missing of Debian's packages. Raises EngineError if this process may not, or there is no Debian."""
+    """Install what is missing of Debian's packages; of an engine nothing if one answers.
+
+    Raises EngineError if this process may not, or there is no Debian. It does not where an engine answers: a registry may give all
+    images, and whoever must make one says what PATH lacks.
+    """
     packages = _missing()
     if not packages:
         return
     if os.geteuid() or shutil.which("apt-get") is None:
+        if _answers():
+            return
         raise EngineError(f"this needs a Docker engine; install and start one (Debian: apt-get install {' '.join(PACKAGES)})")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     say("reading Debian's lists of packages")
@@ -89,8 +94,9 @@ def install(say: Say) -> None:
 
 
 def _missing() -> list[str]:
-    """The packages of the programs that are not on PATH."""
-    lacking = [packages for program, packages in PROGRAMS.items() if shutil.which(program) is None]
+    """The packages of the programs that are needed and not on PATH."""
+    needed = OF_IMAGES if _answers() else PROGRAMS
+    lacking = [packages for program, packages in needed.items() if shutil.which(program) is None]
     return list(dict.fromkeys(package for packages in lacking for package in packages))
 
 

@@ -124,6 +124,21 @@ def test_only_what_is_missing_is_installed(tmp_path: Path, monkeypatch: pytest.M
     assert "docker.io" not in calls.read_text()
 
 
+@pytest.mark.parametrize("user", [0, 1000])
+def test_an_engine_that_answers_needs_no_other(user: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may install gets what makes images; for others that is missing only once an image must be made."""
+    calls = _apt(tmp_path, with_client=True)
+    _program(tmp_path / "bin", "docker", "exit 0")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    engine.install(print)
+    assert calls.exists() == (user == 0)
+    assert shutil.which("dockerd") is None
+    if user:
+        with pytest.raises(engine.EngineError, match=r"needs mmdebstrap, and PATH has none \(Debian: mmdebstrap\)"):
+            engine.run("mmdebstrap", "--version")
+
+
 def test_what_apt_says_when_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _program(tmp_path / "bin", "apt-get", "echo 'E: Could not resolve deb.debian.org' >&2; exit 100")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
