@@ -46,7 +46,7 @@ class EngineError(RuntimeError):
 
 
 def run(*command: str | Path, environment: dict[str, str] | None = None, stdin: bytes | None = None) -> str:
-    """Run a command to its end and return what it printed. Raises EngineError: with the end of that, or if there is no program."""
+    """Run a command to its end and return what it printed. Raises EngineError, with the end of that, or if there is none."""
     words = [str(word) for word in command]
     try:
         done = subprocess.run(
@@ -70,8 +70,8 @@ def run(*command: str | Path, environment: dict[str, str] | None = None, stdin: 
 def install(say: Say) -> None:
     """Install what is missing of Debian's packages; of an engine nothing if one answers.
 
-    Raises EngineError if this process may not, or there is no Debian. It does not where an engine answers: a registry may give all
-    images, and whoever must make one says what PATH lacks.
+    Raises EngineError if this process may not, or there is no Debian. It does not where an engine answers: a registry may give
+    all images, and whoever must make one says what PATH lacks.
     """
     packages = _missing()
     if not packages:
