@@ -149,3 +149,9 @@ def test_the_front_proxy_ca_is_rotated(aggregated: Cluster, pod: Pod) -> None:
     assert pod.restarts() == restarts
     shown = on_node("cat", f"{PKI}/front-proxy-ca.crt")
     assert shown.strip() in _front_proxy_ca(aggregated)
+
+
+def test_the_authority_of_the_server_is_the_secrets(aggregated: Cluster) -> None:
+    bundle = _trusted(aggregated)
+    assert bundle.count(b"BEGIN CERTIFICATE") >= 1
+    assert bundle in _secret(aggregated).values()
