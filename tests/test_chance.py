@@ -28,7 +28,7 @@ SLEEPERS = {
     "controlplane/guard.py": "between two attempts",
     "integration/test_etcd_store.py": "in the place of the store's own sleep",
     "integration/moving.py": "between writes, and before an attempt that a server put off",
-    "integration/test_adoption_operator.py": "between writes, and before an attempt that a server put off",
+    "integration/shelving.py": "between writes, and before an attempt that a server put off",
     "history/writers.py": "between writes",
     "integration/killing.py": "until the moment of a kill, and before an attempt",
     "integration/cases_webhooks.py": "a webhook that hangs",

@@ -31,8 +31,10 @@ __all__ = ["CertificateKeeper", "Certificates", "needs_renewal"]
 # Seconds between the publication of a new CA and its first signature, so that by then every APIService and kubeconfig has it.
 PUBLISH_SECONDS = 24 * 3600
 
-# Seconds between checks whether a renewal is due. Certificates live for months at least.
-CHECK_SECONDS = 3600.0
+# Seconds between checks whether a renewal is due. Certificates live for months at least, but somebody may replace or delete what
+# is kept, and of several servers only one makes the new CA: until the others have read it, they serve what nobody trusts any
+# more.
+CHECK_SECONDS = 60.0
 
 # Replicas that start together race for the first save. The losers load the winner's certificates at the next attempt.
 SAVE_ATTEMPTS = 5

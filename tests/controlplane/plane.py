@@ -70,6 +70,7 @@ class ControlPlane(Cluster):
     manager uses (`kubectl --server URL` asks another). `etcd` is a URL without TLS; `client_ca` and `front_proxy_ca` can issue
     certificates; `front_proxy` is the aggregator's own client certificate, `serving` kube-apiserver's certificate, which
     `client_ca` signed; `token_key` and `token_public_key` are files of the key that signs tokens of ServiceAccounts.
+    `etcd_ways`, to be set before the start: the URLs by which single kube-apiservers reach etcd, by their places in `servers`.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class ControlPlane(Cluster):
         self.etcd = f"http://127.0.0.1:{etcd_port}"
         self.servers = [f"https://127.0.0.1:{port}" for port in self._ports]
         self.server = self.servers[0]
+        self.etcd_ways: dict[int, str] = {}
 
     def __enter__(self) -> Self:
         self.start()
@@ -174,7 +176,7 @@ class ControlPlane(Cluster):
         write_kubeconfig(path, self.server, self.client_ca.pair.certificate, name, pair)
 
     def _run_server(self, number: int) -> None:
-        self._run(_server_name(number), self._binaries.kube_apiserver, self._kube_apiserver_arguments(self._ports[number]))
+        self._run(_server_name(number), self._binaries.kube_apiserver, self._kube_apiserver_arguments(number))
 
     def _run(self, name: str, binary: Path, arguments: Sequence[str]) -> None:
         log = self.folder / f"{name}.log"
@@ -197,11 +199,11 @@ class ControlPlane(Cluster):
             *([] if self._fsync else ["--unsafe-no-fsync"]),
         ]
 
-    def _kube_apiserver_arguments(self, port: int) -> list[str]:
+    def _kube_apiserver_arguments(self, number: int) -> list[str]:
         return [
-            f"--etcd-servers={self.etcd}",
+            f"--etcd-servers={self.etcd_ways.get(number, self.etcd)}",
             "--bind-address=127.0.0.1",
-            f"--secure-port={port}",
+            f"--secure-port={self._ports[number]}",
             f"--tls-cert-file={self.serving.certificate}",
             f"--tls-private-key-file={self.serving.key}",
             f"--client-ca-file={self.client_ca.pair.certificate}",

@@ -183,11 +183,14 @@ def _gone() -> Iterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def connected(kubeconfigs: Sequence[Path], chance: random.Random) -> AsyncIterator[Wire]:
-    """As many connections as are wanted, to the servers that wrote the kubeconfigs and to those that take their places."""
+async def connected(kubeconfigs: Sequence[Path], chance: random.Random, *, kept: bool = True) -> AsyncIterator[Wire]:
+    """As many connections as are wanted, to the servers that wrote the kubeconfigs and to those that take their places.
+
+    kept: else each request has a connection of its own.
+    """
     access = [await asyncio.to_thread(_access, kubeconfig) for kubeconfig in kubeconfigs]
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=_SECONDS, sock_read=_SECONDS)
-    connector = aiohttp.TCPConnector(limit=0)
+    connector = aiohttp.TCPConnector(limit=0, force_close=not kept)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         yield Wire(session, access, random.Random(chance.random()))
 

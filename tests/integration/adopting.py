@@ -1,58 +1,108 @@
-"""The manifests with adoption applied to a control plane, and `aggserver serve --adopt` in the place of their Deployment.
+"""What tests of adoption have in common: the command `aggserver adopt`, the status that the server writes, rights on objects.
 
-As `aggregation.py`, for definitions that the control plane has. Tests label a definition, and see what becomes of it.
+`Adopting` applies the manifests with adoption to a control plane, and has `aggserver serve --adopt` in the place of their
+Deployment: as `aggregation.py`, for definitions that the control plane has. Tests label a definition, and see what becomes of it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from aggserver.storage.sqlite_file import FILE_NAME
+from tests.controlplane.cluster import Cluster
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.processes import free_ports
 from tests.integration.aggregation import MANIFESTS, NAMESPACE, SERVICE
 from tests.integration.server import Aggregated, eventually
+from tests.kind.cluster import write_overlay
+from tests.waiting import HANG_SECONDS
 
-__all__ = ["LABEL", "Adopting"]
+__all__ = ["CONFIG_MAP", "LABEL", "Adopting", "adopt", "adopt_process", "rights", "status"]
 
 LABEL = "aggserver.io/adopt"
 CONFIG_MAP = "aggserver-adoption"
+_REPOSITORY = Path(__file__).parents[2]
+
+
+def adopt_process(cluster: Cluster, *words: str) -> subprocess.Popen[str]:
+    """`aggserver adopt` with these words, about the Service of the manifests; what it says comes by its pipes."""
+    where = ["--kubeconfig", str(cluster.kubeconfig), "--service-namespace", NAMESPACE]
+    return subprocess.Popen(
+        [sys.executable, "-m", "aggserver", "adopt", *words, *where],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(_REPOSITORY)},
+    )
+
+
+def adopt(cluster: Cluster, *words: str, seconds: float = HANG_SECONDS) -> subprocess.CompletedProcess[str]:
+    """The same to its end. Raises subprocess.TimeoutExpired."""
+    with adopt_process(cluster, *words) as process:
+        try:
+            output, errors = process.communicate(timeout=seconds)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+
+def status(cluster: Cluster) -> Mapping[str, Any]:
+    """What the ConfigMap says, by definition."""
+    done = cluster.kubectl("get", "configmap", CONFIG_MAP, "-n", NAMESPACE, "-o", "json", check=False)
+    if done.returncode:
+        return {}
+    return {name: json.loads(text) for name, text in (json.loads(done.stdout).get("data") or {}).items()}
+
+
+def rights(name: str, *groups: str) -> dict[str, Any]:
+    """A ClusterRole by which the server may read and write the objects of these groups at the host."""
+    verbs = ["get", "list", "watch", "create", "update", "patch", "delete"]
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": {"aggserver.io/aggregate-to-adopted": "true"}},
+        "rules": [{"apiGroups": list(groups), "resources": ["*"], "verbs": verbs}],
+    }
 
 
 class Adopting:
     """Applies the manifests when made. `start` starts the server; the same data and port are used for each start.
 
-    groups: whose objects the server may read and write at the host.
+    groups: whose objects the server may read and write at the host. address: of the host in the server's kubeconfig; '' for that
+    of the first kube-apiserver.
     """
 
-    def __init__(self, plane: ControlPlane, folder: Path, *groups: str) -> None:
+    def __init__(self, plane: ControlPlane, folder: Path, *groups: str, address: str = "") -> None:
         self.plane = plane
         self.port = free_ports(1)[0]
         self._folder = folder
         self._data = "server"
         overlay = folder / "overlay"
         overlay.mkdir()
-        # kustomize takes relative paths only.
-        (overlay / "base").symlink_to(MANIFESTS)
-        text = json.dumps({"resources": ["base"], "components": ["base/adoption"]})
-        (overlay / "kustomization.yaml").write_text(text)
-        rendered = plane.kubectl("kustomize", "--load-restrictor=LoadRestrictionsNone", str(overlay)).stdout
+        write_overlay(overlay, MANIFESTS, "adoption")
+        rendered = plane.kubectl("kustomize", str(overlay)).stdout
         objects = [found for found in yaml.safe_load_all(rendered) if found["kind"] != "Deployment"]
         for found in objects:
             if found["kind"] == "Service":
                 found["spec"] = {"type": "ExternalName", "externalName": "localhost"}
         if groups:
-            objects.append(_rights(groups))
+            objects.append(rights("aggserver:adopted-tests", *groups))
         plane.kubectl("apply", "-f", "-", input="\n---\n".join(map(json.dumps, objects)))
         self.kubeconfig = folder / "service-account.kubeconfig"
         token = plane.kubectl("create", "token", SERVICE, "-n", NAMESPACE, "--duration=2h").stdout.strip()
         config = json.loads(plane.kubeconfig.read_text())
         config["users"][0]["user"] = {"token": token}
+        config["clusters"][0]["cluster"]["server"] = address or plane.server
         self.kubeconfig.touch(mode=0o600)
         self.kubeconfig.write_text(json.dumps(config))
 
@@ -82,11 +132,7 @@ class Adopting:
         return (self._folder / self._data / "aggserver.log").read_text(errors="replace")
 
     def status(self) -> Mapping[str, Any]:
-        """What the ConfigMap says, by definition."""
-        done = self.plane.kubectl("get", "configmap", CONFIG_MAP, "-n", NAMESPACE, "-o", "json", check=False)
-        if done.returncode:
-            return {}
-        return {name: json.loads(text) for name, text in (json.loads(done.stdout).get("data") or {}).items()}
+        return status(self.plane)
 
     def label(self, definition: str, value: str = "true") -> None:
         """value: '' removes the label."""
@@ -104,13 +150,3 @@ class Adopting:
     def phase(self, definition: str) -> str:
         """'' if the status does not have it."""
         return str(self.status().get(definition, {}).get("phase", ""))
-
-
-def _rights(groups: Sequence[str]) -> dict[str, Any]:
-    verbs = ["get", "list", "watch", "create", "update", "patch", "delete"]
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": "aggserver:adopted-tests", "labels": {"aggserver.io/aggregate-to-adopted": "true"}},
-        "rules": [{"apiGroups": list(groups), "resources": ["*"], "verbs": verbs}],
-    }

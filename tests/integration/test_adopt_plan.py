@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.integration.adopting import adopt
 from tests.integration.aggregation import NAMESPACE, SERVICE, Aggregation
-from tests.waiting import HANG_SECONDS, KUBECTL_LIMIT
+from tests.waiting import KUBECTL_LIMIT
 
 GROUP = "plans.adopt.example.com"
 NAME = f"gadgets.{GROUP}"
@@ -49,9 +48,8 @@ def gadgets(aggregation: Aggregation) -> Iterator[Aggregation]:
 
 
 def _plan(aggregation: Aggregation, *arguments: str) -> tuple[int, dict[str, Any]]:
-    address = ["--service-name", SERVICE, "--service-namespace", NAMESPACE, "--service-port", str(aggregation.port)]
-    command = [sys.executable, "-m", "aggserver", "adopt", "plan", "--kubeconfig", str(aggregation.plane.kubeconfig), *address]
-    done = subprocess.run([*command, "-o", "json", *arguments], capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
+    address = ["--service-name", SERVICE, "--service-port", str(aggregation.port)]
+    done = adopt(aggregation.plane, "plan", *address, "-o", "json", *arguments)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 

@@ -10,7 +10,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,11 +17,11 @@ import pytest
 
 from tests.controlplane.binaries import obtain
 from tests.controlplane.plane import ControlPlane
-from tests.integration.adopting import LABEL, Adopting
-from tests.integration.aggregation import NAMESPACE, SERVICE
+from tests.integration.adopting import LABEL, Adopting, adopt, rights, status
+from tests.integration.aggregation import SERVICE
 from tests.integration.direct import Direct
 from tests.integration.server import Aggregated, eventually, running
-from tests.waiting import HANG_SECONDS, KUBECTL_LIMIT
+from tests.waiting import KUBECTL_LIMIT
 
 OBJECTS = 50
 
@@ -61,20 +60,13 @@ class Tabs:
         self.namespace = f"adoption-{store}"
 
     def create(self) -> None:
-        rights = {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": f"adopted-{self.store}", "labels": {"aggserver.io/aggregate-to-adopted": "true"}},
-            "rules": [
-                {
-                    "apiGroups": [self.group],
-                    "resources": ["*"],
-                    "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
-                }
-            ],
-        }
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
-        self.plane.kubectl("apply", "-f", "-", input=_documents([rights, namespace, _definition(self.group)]))
+        self.plane.kubectl(
+            "apply",
+            "-f",
+            "-",
+            input=_documents([rights(f"adopted-{self.store}", self.group), namespace, _definition(self.group)]),
+        )
         self.plane.kubectl("wait", "--for=condition=Established", f"crd/{self.definition}", KUBECTL_LIMIT)
         objects = [self.tab(f"tab-{number:02}", number) for number in range(OBJECTS)]
         self.plane.kubectl("apply", "--server-side", "--field-manager=author", "-f", "-", input=_documents(objects))
@@ -107,11 +99,7 @@ class Tabs:
         return self.phase() == "Adopted"
 
     def phase(self) -> str:
-        done = self.plane.kubectl("get", "configmap", "aggserver-adoption", "-n", NAMESPACE, "-o", "json", check=False)
-        if done.returncode:
-            return ""
-        entry = json.loads((json.loads(done.stdout).get("data") or {}).get(self.definition, "{}"))
-        return str(entry.get("phase", ""))
+        return str(status(self.plane).get(self.definition, {}).get("phase", ""))
 
     def work(self, name: str, replicas: int) -> None:
         """What clients do, from the first request to the last: apply, get, explain, scale, wait, delete."""
@@ -260,9 +248,7 @@ def test_the_command_says_which_server_moves_definitions(adopting: Adopting) -> 
 
 
 def _status(adopting: Adopting) -> Any:
-    where = ["--kubeconfig", str(adopting.plane.kubeconfig), "--service-namespace", NAMESPACE, "-o", "json"]
-    command = [sys.executable, "-m", "aggserver", "adopt", "status", *where]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
+    done = adopt(adopting.plane, "status", "-o", "json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

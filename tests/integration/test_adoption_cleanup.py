@@ -11,11 +11,9 @@ import base64
 import json
 import os
 import subprocess
-import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +23,7 @@ from aggserver.adoption.leftovers.version import VERSION
 from tests.controlplane.binaries import obtain
 from tests.controlplane.plane import ControlPlane
 from tests.fakes.webhook import CA, RunningWebhook
-from tests.integration.adopting import Adopting
+from tests.integration.adopting import Adopting, adopt_process
 from tests.integration.aggregation import NAMESPACE, SERVICE
 from tests.integration.server import eventually, running
 from tests.waiting import HANG_SECONDS, KUBECTL_LIMIT
@@ -208,7 +206,7 @@ def test_what_is_left_is_removed_and_nobody_notices(adopting: Adopting, cleaned:
             left.write(left.tab("new"))
             eventually(lambda: left.is_gone("configmap", "of-first"), "the garbage collector follows these objects")
             objects, definition, seen = left.all(), left.crd(), left.seen()
-            cleanup = _command(adopting, "cleanup", left.definition)
+            cleanup = adopt_process(adopting.plane, "cleanup", left.definition)
             assert holding.holds.wait(HANG_SECONDS), adopting.log[-3000:]
             assert left.seen() == seen
             assert left.preferred() == "v1"
@@ -222,8 +220,8 @@ def test_what_is_left_is_removed_and_nobody_notices(adopting: Adopting, cleaned:
             raise
         holding.let()
         with running(adopting.start(data="cleaned")):
-            said, _ = cleanup.communicate(timeout=HANG_SECONDS)
-            assert cleanup.returncode == 0, said + adopting.log[-3000:]
+            said, errors = cleanup.communicate(timeout=HANG_SECONDS)
+            assert cleanup.returncode == 0, said + errors + adopting.log[-3000:]
             assert "were removed from the cluster's etcd" in said
             assert left.count() == 0
             assert holding.asked[VERSION] == ACCOUNT
@@ -270,17 +268,6 @@ def _is_collected(left: Left) -> None:
     left.kubectl("delete", "configmap", "owner", "-n", left.namespace)
     for kind, name in (("configmap", "dependent"), (left.definition, "owned")):
         eventually(lambda kind=kind, name=name: left.is_gone(kind, name), f"{kind}/{name} is collected")  # type: ignore[misc]
-
-
-def _command(adopting: Adopting, *words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "aggserver", "adopt", *words, "--service-namespace", NAMESPACE]
-    return subprocess.Popen(
-        [*command, "--kubeconfig", str(adopting.plane.kubeconfig)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )
 
 
 def _definition(group: str) -> dict[str, Any]:

@@ -14,7 +14,6 @@ import re
 import resource
 import signal
 import subprocess
-import sys
 import threading
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -45,8 +44,7 @@ from tests.controlplane.binaries import obtain
 from tests.controlplane.plane import ControlPlane
 from tests.fakes.bad_webhooks import review_of
 from tests.fakes.webhook import CA, RunningWebhook
-from tests.integration.adopting import LABEL, Adopting
-from tests.integration.aggregation import NAMESPACE
+from tests.integration.adopting import LABEL, Adopting, adopt
 from tests.integration.server import Aggregated, AggServer, eventually, running
 from tests.waiting import HANG_SECONDS, KUBECTL_LIMIT
 
@@ -359,9 +357,7 @@ async def _fill(plane: ControlPlane, family: Family, count: int, size: int) -> N
 
 
 def _release(plane: ControlPlane, family: Family) -> subprocess.CompletedProcess[str]:
-    where = ["--kubeconfig", str(plane.kubeconfig), "--service-namespace", NAMESPACE, KUBECTL_LIMIT]
-    command = [sys.executable, "-m", "aggserver", "adopt", "release", family.name, "--through-api", *where]
-    return subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
+    return adopt(plane, "release", family.name, "--through-api", KUBECTL_LIMIT)
 
 
 @pytest.mark.long

@@ -22,58 +22,26 @@ import pytest
 
 from tests.controlplane.binaries import obtain
 from tests.controlplane.plane import ControlPlane
-from tests.history.wire import Gone, Wire, connected
+from tests.history.wire import connected
 from tests.integration.adopting import Adopting
 from tests.integration.aggregation import EXAMPLE, MANIFESTS
 from tests.integration.server import eventually, running
+from tests.integration.shelving import GROUP, NAMESPACE, SHELVES, Churn, definition
 from tests.operators.suite import obtain_program
 from tests.waiting import HANG_SECONDS, KUBECTL_LIMIT
 
 CRONTABS = "crontabs.stable.example.com"
 KOPF = MANIFESTS / "examples" / "kopf" / "crontab_operator.py"
 
-GROUP = "shelves.example.com"
-SHELVES = f"shelves.{GROUP}"
-PATH = f"/apis/{GROUP}/v1/namespaces/shelves/shelves"
-DEFINITION: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": SHELVES},
-    "spec": {
-        "group": GROUP,
-        "scope": "Namespaced",
-        "names": {"plural": "shelves", "singular": "shelf", "kind": "Shelf", "listKind": "ShelfList"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "spec": {"type": "object", "properties": {"mark": {"type": "integer"}}},
-                            "status": {
-                                "type": "object",
-                                "properties": {"mark": {"type": "integer"}, "observedGeneration": {"type": "integer"}},
-                            },
-                        },
-                    }
-                },
-            }
-        ],
-    },
-}
 COUNT = f"count/{CRONTABS}"
-# Seconds between two writes, and how many there are between two moves at least.
-PAUSE, SOME = 0.05, 25
+SOME = 25  # writes between two moves, at least
 SEED = 815_094  # of what is written
 
 # What the operators may say while the objects move, and try again by themselves.
 RETRIED = re.compile(
     r"Operation cannot be fulfilled|the object has been modified"  # 409, since the cache is behind
     r"|is moving between the cluster's etcd and aggserver"  # 503, the guard's
+    r"|are being moved; please try again"  # 503, ours, before the switch is known everywhere
     r"|storage is \(re\)initializing"  # 429, of a kube-apiserver that has just been given the objects back
 )
 
@@ -82,59 +50,11 @@ RETRIED = re.compile(
 def plane() -> Iterator[ControlPlane]:
     with ControlPlane(obtain(os.environ, print)) as plane:
         plane.kubectl("apply", "-f", str(EXAMPLE))
-        plane.kubectl("create", "-f", "-", input=json.dumps(DEFINITION))
-        for namespace in ("shelves", "limited"):
+        plane.kubectl("create", "-f", "-", input=json.dumps(definition(SHELVES)))
+        for namespace in (NAMESPACE, "limited"):
             plane.kubectl("create", "namespace", namespace)
         plane.kubectl("wait", "--for=condition=Established", f"crd/{CRONTABS}", f"crd/{SHELVES}", KUBECTL_LIMIT)
         yield plane
-
-
-class Shelves:
-    """Creates, changes and deletes Shelves until stopped. marks: of what was acknowledged last, by name."""
-
-    def __init__(self, wire: Wire, chance: random.Random) -> None:
-        self.marks: dict[str, int] = {}
-        self.acknowledged = 0
-        self._wire = wire
-        self._chance = chance
-        self._stop = asyncio.Event()
-
-    def stop(self) -> None:
-        self._stop.set()
-
-    async def run(self) -> None:
-        mark = 0
-        while not self._stop.is_set():
-            mark += 1
-            name = f"shelf-{self._chance.randrange(12)}"
-            shelf = {"apiVersion": f"{GROUP}/v1", "kind": "Shelf", "metadata": {"name": name}, "spec": {"mark": mark}}
-            if name not in self.marks:
-                if not await self._write("POST", PATH, shelf):
-                    continue
-                self.marks[name] = mark
-            elif self._chance.random() < 0.7:
-                await self._write("PATCH", f"{PATH}/{name}", {"spec": {"mark": mark}})
-                self.marks[name] = mark
-            else:
-                await self._write("DELETE", f"{PATH}/{name}", None)
-                del self.marks[name]
-            self.acknowledged += 1
-            await asyncio.sleep(PAUSE)
-
-    async def _write(self, method: str, path: str, body: Any) -> bool:
-        """Until it is acknowledged; False if there is one of that name, which still waits for its finalizer."""
-        content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        while True:
-            try:
-                status, answer = await self._wire.call(method, path, body=body, content_type=content_type)
-            except Gone:
-                status, answer = 503, {}
-            if status in (200, 201):
-                return True
-            await asyncio.sleep(0.1)
-            if status == 409 and method == "POST":
-                return False
-            assert status in (429, 503), answer
 
 
 class Operator:
@@ -194,7 +114,7 @@ async def test_operators_go_on(plane: ControlPlane, tmp_path: Path) -> None:
     server = await asyncio.to_thread(adopting.start, "--host-etcd-servers", plane.etcd)
     with running(server), operators(plane, tmp_path) as (kopf, shelves):
         async with connected([plane.kubeconfig], chance) as wire:
-            churn = Shelves(wire, chance)
+            churn = Churn(wire, chance)
             churning = asyncio.create_task(churn.run())
             try:
                 await asyncio.to_thread(moves, plane, adopting, kopf, churn, churning)
@@ -208,7 +128,7 @@ async def test_operators_go_on(plane: ControlPlane, tmp_path: Path) -> None:
         assert not found, "\n".join(found)
 
 
-def moves(plane: ControlPlane, adopting: Adopting, kopf: Operator, churn: Shelves, churning: asyncio.Task[None]) -> None:
+def moves(plane: ControlPlane, adopting: Adopting, kopf: Operator, churn: Churn, churning: asyncio.Task[None]) -> None:
     """All that happens while Shelves are written: CronTabs are, too, and the quota holds on either side."""
     minute = iter(map(str, range(60)))
 
@@ -219,10 +139,10 @@ def moves(plane: ControlPlane, adopting: Adopting, kopf: Operator, churn: Shelve
         eventually(lambda: churn.acknowledged >= goal or churning.done(), "Shelves are written")
 
     def move(by: Callable[[str], None], label: str) -> None:
-        for definition in (CRONTABS, SHELVES):
-            adopting.label(definition, label)
-        for definition in (CRONTABS, SHELVES):
-            by(definition)
+        for name in (CRONTABS, SHELVES):
+            adopting.label(name, label)
+        for name in (CRONTABS, SHELVES):
+            by(name)
         some()
 
     some()
@@ -281,20 +201,20 @@ def crontab(name: str, namespace: str, minute: str) -> dict[str, Any]:
     }
 
 
-def settled(plane: ControlPlane, operator: Operator, churn: Shelves) -> None:
+def settled(plane: ControlPlane, operator: Operator, churn: Churn) -> None:
     """Every Shelf is as it was written last, and handled; those that were deleted are gone, with what they owned."""
 
     def marks() -> dict[str, tuple[int, int, int]]:
         """Of each Shelf: its mark, that of the status, and whether the status is of its last generation."""
         found = {}
-        for item in plane.get(SHELVES, "-n", "shelves")["items"]:
+        for item in plane.get(SHELVES, "-n", NAMESPACE)["items"]:
             status = item.get("status") or {}
             behind = item["metadata"]["generation"] - status.get("observedGeneration", 0)
             found[item["metadata"]["name"]] = (item["spec"]["mark"], status.get("mark", 0), behind)
         return found
 
     def config_maps() -> dict[str, str]:
-        items = plane.get("configmaps", "-n", "shelves")["items"]
+        items = plane.get("configmaps", "-n", NAMESPACE)["items"]
         return {item["metadata"]["name"]: item["data"]["mark"] for item in items if "mark" in item.get("data", {})}
 
     expected = {name: (mark, mark, 0) for name, mark in churn.marks.items()}

@@ -11,8 +11,6 @@ import json
 import os
 import shutil
 import ssl
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,9 +21,9 @@ import pytest
 from tests.controlplane.binaries import obtain
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.processes import free_ports
+from tests.integration.adopting import adopt
 from tests.integration.aggregation import API_SERVICE, EXAMPLE
 from tests.integration.server import Aggregated, eventually, running
-from tests.waiting import HANG_SECONDS
 
 RANGE = "--service-cluster-ip-range=10.77.0.0/16"
 NO_CERTIFICATE = ("--proxy-client-cert-file=", "--proxy-client-key-file=")
@@ -68,8 +66,7 @@ def available(plane: ControlPlane) -> str:
 
 
 def obstacles(plane: ControlPlane) -> list[str]:
-    command = [sys.executable, "-m", "aggserver", "adopt", "plan", "--kubeconfig", str(plane.kubeconfig), "-o", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
+    done = adopt(plane, "plan", "-o", "json")
     assert done.stdout, done.stderr
     found: list[str] = json.loads(done.stdout)["obstacles"]
     return found

@@ -34,7 +34,7 @@ PYTHON = "3.14"
 # Those that change least come first; adoption adds to what is installed.
 IN_THE_CLUSTER = [
     f"tests/integration/in_the_cluster/{name}.py"
-    for name in ("installation", "container", "schedulers", "outages", "certificates", "adoption", "replicas")
+    for name in ("installation", "container", "schedulers", "outages", "certificates", "adoption", "operators", "replicas")
 ]
 
 
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
                 cluster = KindCluster(kind, kubectl, scratch, say)
                 with cluster.running(node, options.config, keep=options.keep):
                     cluster.install()
-                    status = _tests(cluster, more)
+                    status = _tests(cluster, base, more)
             finally:
                 if not options.keep:
                     shutil.rmtree(scratch)
@@ -90,10 +90,13 @@ def look_at_the_machine(folder: Path, cgroups: Path = Path("/sys/fs/cgroup")) ->
         raise engine.EngineError(f"this needs {ROOM >> 30} GiB of disk for images in {folder}, and {free >> 30} GiB are free")
 
 
-def _tests(cluster: KindCluster, more: Sequence[str]) -> int:
-    """The exit status of pytest. Files whose names it does not look for are only read if their folder is not named as well."""
+def _tests(cluster: KindCluster, python: str, more: Sequence[str]) -> int:
+    """The exit status of pytest. Files whose names it does not look for are only read if their folder is not named as well.
+
+    python: the image that ours was built on.
+    """
     path = f"{cluster.kubectl_path.parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "KIND_MANIFESTS": str(cluster.manifests)}
+    environment = {**os.environ, "PATH": path, "KIND_MANIFESTS": str(cluster.manifests), "KIND_PYTHON": python}
     command = [sys.executable, "-m", "pytest", "-q", f"--kubeconfig={cluster.kubeconfig}"]
     runs = [[*command, *places, *more] for places in (["tests/integration"], IN_THE_CLUSTER)]
     return max(subprocess.run(run, cwd=REPOSITORY, env=environment, check=False).returncode for run in runs)

@@ -14,17 +14,19 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from tests.controlplane.binaries import kubernetes_version, obtain
 from tests.kind.engine import EngineError, run
 
-__all__ = ["IMAGE", "NAME", "NAMESPACE", "KindCluster", "kubectl_program"]
+__all__ = ["IMAGE", "NAME", "NAMESPACE", "WORKERS", "KindCluster", "kubectl_program", "write_overlay"]
 
 Say = Callable[[str], None]
 
 REPOSITORY = Path(__file__).parents[2]
+MANIFESTS = REPOSITORY / "manifests"
 # Served beside the example of the manifests: what clients make histories of during outages, and what configures a scheduler.
 DEFINITIONS = {
     "history.yaml": REPOSITORY / "tests" / "history" / "definitions.yaml",
@@ -34,6 +36,7 @@ NAME = "aggserver-test"
 IMAGE = "aggserver:kind"
 NAMESPACE = "aggserver-system"
 DEPLOYMENT = "deployment/aggserver"
+WORKERS = "!node-role.kubernetes.io/control-plane"
 
 
 def kubectl_program(say: Say) -> Path:
@@ -47,6 +50,25 @@ def kubectl_program(say: Say) -> Path:
             return Path(found)
         say(f"kubectl: {found} is {version}, and the tests are made for {kubernetes_version()}: taking the one that they build")
     return obtain(os.environ, say).kubectl
+
+
+def write_overlay(folder: Path, base: Path, *components: str, **more: Any) -> None:
+    """A kustomization in `folder` of what is in `base`, as users write one.
+
+    components: of manifests/, by their names. more: other members of the kustomization.
+    """
+
+    def relative(path: Path) -> str:  # kustomize takes no others
+        return os.path.relpath(path.resolve(), folder.resolve())
+
+    overlay = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [relative(base)],
+        "components": [relative(MANIFESTS / name) for name in components],
+        **more,
+    }
+    (folder / "kustomization.yaml").write_text(json.dumps(overlay))
 
 
 class KindCluster:
@@ -68,6 +90,7 @@ class KindCluster:
         try:
             place = ("--name", NAME, "--kubeconfig", self.kubeconfig)
             run(self._kind, "create", "cluster", *place, "--image", node_image, "--config", config, "--wait", "300s")
+            self._set_workers_aside()
             yield
         except BaseException:
             self._tell_state()
@@ -76,11 +99,18 @@ class KindCluster:
             if keep:
                 self._say(f"kept: export KUBECONFIG={self.kubeconfig}; delete with: kind delete cluster --name {NAME}")
             else:
+                self._say("deleting the cluster")
                 run(self._kind, "delete", "cluster", "--name", NAME)
+
+    def _set_workers_aside(self) -> None:
+        """Pods go to the first node until a test lets them go to others: then all but that test see a cluster of one node."""
+        self.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=300s")
+        for worker in self.kubectl("get", "nodes", f"--selector={WORKERS}", "--output=name").split():
+            self.kubectl("cordon", worker)
 
     def install(self) -> None:
         """Our image, and the manifests with it, until the Deployment is rolled out. Raises EngineError."""
-        self._say("loading the image into the node")
+        self._say("loading the image into the nodes")
         run(self._kind, "load", "docker-image", IMAGE, "--name", NAME)
         self._say("applying the manifests")
         self._write_manifests()
@@ -88,7 +118,7 @@ class KindCluster:
         self.kubectl("rollout", "status", DEPLOYMENT, "--namespace", NAMESPACE, "--timeout=180s")
 
     def _write_manifests(self) -> None:
-        """An overlay of manifests/, as users write one."""
+        """An overlay of manifests/ with our image and definitions."""
         self.manifests.mkdir()
         for file, source in DEFINITIONS.items():
             documents = yaml.safe_load_all(source.read_text())
@@ -96,15 +126,13 @@ class KindCluster:
             (self.manifests / file).write_text(yaml.safe_dump_all(served))
         name, _, tag = IMAGE.partition(":")
         definitions = {"name": "aggserver-definitions", "namespace": NAMESPACE, "behavior": "merge", "files": [*DEFINITIONS]}
-        overlay = {
-            "apiVersion": "kustomize.config.k8s.io/v1beta1",
-            "kind": "Kustomization",
-            "resources": [os.path.relpath(REPOSITORY / "manifests", self.manifests.resolve())],
-            "images": [{"name": "aggserver", "newName": name, "newTag": tag}],
-            "configMapGenerator": [definitions],
-            "generatorOptions": {"disableNameSuffixHash": True},
-        }
-        (self.manifests / "kustomization.yaml").write_text(json.dumps(overlay))
+        write_overlay(
+            self.manifests,
+            MANIFESTS,
+            images=[{"name": "aggserver", "newName": name, "newTag": tag}],
+            configMapGenerator=[definitions],
+            generatorOptions={"disableNameSuffixHash": True},
+        )
 
     def kubectl(self, *arguments: str, stdin: bytes | None = None) -> str:
         """What it printed. Raises EngineError."""

@@ -21,9 +21,19 @@ __all__ = ["EngineError", "engine", "install", "run", "why_not"]
 
 Say = Callable[[str], None]
 
-# Debian's packages: the engine, what it runs containers with, and what makes a root file system.
-PACKAGES = ("docker.io", "containerd", "runc", "iptables", "mmdebstrap")
-PROGRAMS = {"dockerd": "docker.io", "runc": "runc", "iptables": "iptables", "mmdebstrap": "mmdebstrap"}
+# What is needed, and Debian's packages that have it: for an engine of our own, and for images that no registry gives, a root file
+# system and one program in C.
+OF_AN_ENGINE = {"dockerd": ("docker.io",), "docker": ("docker.io",), "runc": ("runc",), "iptables": ("iptables",)}
+OF_IMAGES = {"mmdebstrap": ("mmdebstrap",), "gcc": ("gcc", "libc6-dev")}
+PROGRAMS = {**OF_AN_ENGINE, **OF_IMAGES}
+PACKAGES = tuple(dict.fromkeys(package for packages in PROGRAMS.values() for package in packages))
+# Since Debian 13 docker.io only recommends the client, which is a package of its own.
+CLIENT = "docker-cli"
+# Of apt-get: nobody answers questions, also not about configuration files, and another apt may be at work.
+QUIETLY = (
+    *("-q", "-y", "--no-install-recommends"),
+    *("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold", "-o", "DPkg::Lock::Timeout=300"),
+)
 LIMITED_RUNC = Path(__file__).with_name("node") / "runc"
 START_SECONDS = 60.0
 LOOK_SECONDS = 0.2
@@ -36,16 +46,20 @@ class EngineError(RuntimeError):
 
 
 def run(*command: str | Path, environment: dict[str, str] | None = None, stdin: bytes | None = None) -> str:
-    """Run a command to its end and return what it printed. Raises EngineError, with the end of that."""
+    """Run a command to its end and return what it printed. Raises EngineError, with the end of that, or if there is none."""
     words = [str(word) for word in command]
-    done = subprocess.run(
-        words,
-        env=environment,
-        input=stdin,
-        stdin=None if stdin is not None else subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            words,
+            env=environment,
+            input=stdin,
+            stdin=None if stdin is not None else subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        package = f" (Debian: {' '.join(PROGRAMS[words[0]])})" if words[0] in PROGRAMS else ""
+        raise EngineError(f"this needs {words[0]}, and PATH has none{package}") from None
     output = done.stdout.decode(errors="replace")
     if done.returncode:
         said = (output + done.stderr.decode(errors="replace")).strip().splitlines()
@@ -54,16 +68,36 @@ def run(*command: str | Path, environment: dict[str, str] | None = None, stdin: 
 
 
 def install(say: Say) -> None:
-    """Install what is missing of Debian's packages. Raises EngineError if this process may not, or there is no Debian."""
-    packages = [package for program, package in PROGRAMS.items() if shutil.which(program) is None]
+    """Install what is missing of Debian's packages; of an engine nothing if one answers.
+
+    Raises EngineError if this process may not, or there is no Debian. It does not where an engine answers: a registry may give
+    all images, and whoever must make one says what PATH lacks.
+    """
+    packages = _missing()
     if not packages:
         return
     if os.geteuid() or shutil.which("apt-get") is None:
+        if _answers():
+            return
         raise EngineError(f"this needs a Docker engine; install and start one (Debian: apt-get install {' '.join(PACKAGES)})")
-    say(f"installing {' '.join(packages)} by apt-get")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    run("apt-get", "update", "-q", environment=environment)
-    run("apt-get", "install", "-q", "-y", "--no-install-recommends", *packages, environment=environment)
+    say("reading Debian's lists of packages")
+    run("apt-get", "update", "-q", "-o", "DPkg::Lock::Timeout=300", environment=environment)
+    say(f"installing {' '.join(packages)}, a minute or two")
+    run("apt-get", "install", *QUIETLY, *packages, environment=environment)
+    if shutil.which("docker") is None:
+        run("apt-get", "install", *QUIETLY, CLIENT, environment=environment)
+    if lacking := _missing():
+        raise EngineError(
+            f"apt-get has installed {' '.join(packages)}, and PATH still lacks what {' '.join(lacking)} should have"
+        )
+
+
+def _missing() -> list[str]:
+    """The packages of the programs that are needed and not on PATH."""
+    needed = OF_IMAGES if _answers() else PROGRAMS
+    lacking = [packages for program, packages in needed.items() if shutil.which(program) is None]
+    return list(dict.fromkeys(package for packages in lacking for package in packages))
 
 
 def why_not() -> str:
@@ -138,6 +172,7 @@ def _started(folder: Path, say: Say, keep: bool) -> Iterator[None]:
         if keep:
             say(f"kept: export DOCKER_HOST={os.environ['DOCKER_HOST']}; end it with: kill {process.pid}")
         else:
+            say("ending dockerd")
             _end(process)
 
 

@@ -2,8 +2,8 @@
 
 Whoever has Docker's registries gets kindest/node and the Python that our Dockerfile names, as they are. Elsewhere a node is made
 of Debian's packages (by mmdebstrap) and of Go modules: Kubernetes' programs, containerd, CNI plugins, CoreDNS, the provisioner of
-volumes; with kind's own files. It differs from kindest/node: the network is a plain bridge for one node (kindnetd is in no
-module), network policies are not enforced, and the kubelet starts under cgroup v1.
+volumes; with kind's own files. It differs from kindest/node: the network is made by node/network (kindnetd is in no module),
+network policies are not enforced, and the kubelet starts under cgroup v1.
 
 Everything that is made stays in the cache, below the versions it was made of, and is made once.
 Source: kind v0.33 images/base/Dockerfile and pkg/build/nodeimage; kubeadm v1.36 `config images list`.
@@ -153,8 +153,7 @@ class Images:
     def _node_files(self, folder: Path, programs: Mapping[str, Path], pause: str) -> None:
         """The context of node/Dockerfile."""
         kind = self._module(KIND)
-        for each in ("Dockerfile", "10-ptp.conflist"):
-            shutil.copy(NODE / each, folder)
+        shutil.copy(NODE / "Dockerfile", folder)
         shutil.copytree(kind / "images" / "base" / "files", folder / "files", copy_function=shutil.copyfile)
         for path in (folder / "files").rglob("*"):
             path.chmod(0o755 if path.is_dir() or path.parent.name == "bin" else 0o644)
@@ -181,9 +180,15 @@ class Images:
             raise EngineError(f"{KIND} has no manifest of a storage class where it was")
         text = storage.group(1).replace("` + storageProvisionerImage + `", PROVISIONER_IMAGE)
         (manifests / "default-storage.yaml").write_text(text.replace("` + storageHelperImage + `", HELPER_IMAGE))
-        # kind applies a network's manifest; ours is a file in the node.
-        nothing = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "bridge", "namespace": "kube-system"}}
-        (manifests / "default-cni.yaml").write_text(json.dumps(nothing))
+        program = {"network": (NODE / "network").read_text()}
+        given = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "network", "namespace": "kube-system"},
+            "data": program,
+        }
+        text = (NODE / "network.yaml").read_text().replace("image: IMAGE", f"image: {HELPER_IMAGE}")
+        (manifests / "default-cni.yaml").write_text(f"{text}---\n{json.dumps(given)}\n")
 
     def _with_images(self, name: str, base: str, images: Iterable[str], archive: Path) -> None:
         """The node's image with the other images in its containerd, as kubeadm finds them without a registry."""

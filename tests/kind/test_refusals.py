@@ -74,6 +74,79 @@ def test_nobody_who_may_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         engine.install(print)
 
 
+def _apt(folder: Path, *, with_client: bool) -> Path:
+    """apt-get, which notes how it was called, and installs programs that do nothing. with_client: in docker.io, as once."""
+    calls, programs = folder / "calls", folder / "bin"
+    of_docker = "dockerd docker" if with_client else "dockerd"
+    text = f"""
+[ "$DEBIAN_FRONTEND" = noninteractive ] || exit 1
+! read -r answer || exit 1
+echo "$*" >> {calls}
+[ "$1" = install ] || exit 0
+case " $* " in *" -y "*) ;; *) exit 1 ;; esac
+for word; do
+  made=$word
+  case "$word" in docker.io) made="{of_docker}" ;; docker-cli) made=docker ;; -*|*=*|install|libc6-dev) made= ;; esac
+  for each in $made; do printf "#!/bin/sh\\n" > {programs}/$each; chmod +x {programs}/$each; done
+done"""
+    _program(programs, "apt-get", text)
+    for needed in ("chmod", "sh"):
+        (programs / needed).symlink_to(f"/bin/{needed}")
+    return calls
+
+
+@pytest.mark.parametrize("with_client", [True, False], ids=["Debian 12", "Debian 13"])
+def test_all_is_installed_from_nothing(with_client: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is asked anything, and the client comes from wherever Debian has it."""
+    calls = _apt(tmp_path, with_client=with_client)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    said: list[str] = []
+    engine.install(said.append)
+    assert [shutil.which(program) is not None for program in engine.PROGRAMS] == [True] * len(engine.PROGRAMS)
+    words = [line.split() for line in calls.read_text().splitlines()]
+    assert [each[0] for each in words] == ["update", "install"] + ["install"] * (not with_client)
+    assert words[1][-len(engine.PACKAGES) :] == [*engine.PACKAGES]
+    assert len(said) == 2
+    # The second time there is nothing to do.
+    engine.install(said.append)
+    assert len(said) == 2
+
+
+def test_only_what_is_missing_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = _apt(tmp_path, with_client=True)
+    for program in ("docker", "dockerd", "runc", "iptables", "gcc"):
+        _program(tmp_path / "bin", program, "exit 0")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    engine.install(print)
+    assert calls.read_text().split()[-1] == "mmdebstrap"
+    assert "docker.io" not in calls.read_text()
+
+
+@pytest.mark.parametrize("user", [0, 1000])
+def test_an_engine_that_answers_needs_no_other(user: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may install gets what makes images; for others that is missing only once an image must be made."""
+    calls = _apt(tmp_path, with_client=True)
+    _program(tmp_path / "bin", "docker", "exit 0")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    engine.install(print)
+    assert calls.exists() == (user == 0)
+    assert shutil.which("dockerd") is None
+    if user:
+        with pytest.raises(engine.EngineError, match=r"needs mmdebstrap, and PATH has none \(Debian: mmdebstrap\)"):
+            engine.run("mmdebstrap", "--version")
+
+
+def test_what_apt_says_when_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _program(tmp_path / "bin", "apt-get", "echo 'E: Could not resolve deb.debian.org' >&2; exit 100")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(engine.EngineError, match=r"(?s)apt-get update.*status 100.*Could not resolve"):
+        engine.install(print)
+
+
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: _Usage(1 << 40, 1 << 40, 3 << 30))
     with pytest.raises(engine.EngineError, match=r"12 GiB of disk .* 3 GiB are free"):

@@ -114,8 +114,11 @@ def obtain_program(name: str, environ: Mapping[str, str], say: Callable[[str], N
 
 
 def compile_program(folder: Path, source: Path, program: Path, environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
-    """A program of one file, compiled in the copy of the module, which has the packages that it imports. Raises SuiteError."""
-    go, environment = go_command(PINS / "go.mod", say), go_environment(environ)
+    """A program of one file, compiled in the copy of the module, which has the packages that it imports. Raises SuiteError.
+
+    It needs no C library, so that it runs in any image.
+    """
+    go, environment = go_command(PINS / "go.mod", say), {**go_environment(environ), "CGO_ENABLED": "0"}
     with tempfile.TemporaryDirectory(dir=folder) as package:
         shutil.copyfile(source, Path(package, source.name))
         _go([go, "build", "-ldflags=-s -w", "-o", str(program), f"./{Path(package).name}"], folder, environment)

@@ -1,12 +1,11 @@
 """Adoption with the manifests' own rights and network: objects move to the pod and back, while somebody writes.
 
-Runs last (tests/kind/__main__.py), since it adds the component manifests/adoption to what is installed.
+Runs after the others (tests/kind/__main__.py), since the component manifests/adoption is added to what is installed.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,12 +14,11 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane.cluster import Cluster
-from tests.integration.in_the_cluster.conftest import NODE, Pod
+from tests.integration.adopting import adopt, rights, status
+from tests.integration.in_the_cluster.conftest import NODE, RELEASE_SECONDS, Pod
 from tests.integration.server import eventually
-from tests.kind.cluster import NAMESPACE
 from tests.waiting import KUBECTL_LIMIT
 
-REPOSITORY = Path(__file__).parents[3]
 GROUP = "moved.example.com"
 NAME = f"reports.{GROUP}"
 OBJECTS = 10_000
@@ -42,39 +40,16 @@ DEFINITION = {
         ],
     },
 }
-RIGHTS = {
-    "apiVersion": "rbac.authorization.k8s.io/v1",
-    "kind": "ClusterRole",
-    "metadata": {"name": "aggserver:adopted-reports", "labels": {"aggserver.io/aggregate-to-adopted": "true"}},
-    "rules": [
-        {"apiGroups": [GROUP], "resources": ["*"], "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"]}
-    ],
-}
+RIGHTS = rights("aggserver:adopted-reports", GROUP)
 
 
 @pytest.fixture(scope="module")
-def overlay(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is installed, with the component manifests/adoption."""
-    installed = Path(os.environ["KIND_MANIFESTS"])
-    folder = tmp_path_factory.mktemp("overlay")
-    component = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [os.path.relpath(installed.resolve(), folder.resolve())],
-        "components": [os.path.relpath(REPOSITORY / "manifests/adoption", folder.resolve())],
-    }
-    (folder / "kustomization.yaml").write_text(json.dumps(component))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def adopting(aggregated: Cluster, overlay: Path) -> Iterator[Cluster]:
-    """With that applied, and a definition with its objects in the cluster."""
+def adopting(with_adoption: Cluster) -> Iterator[Cluster]:
+    """With a definition and its objects in the cluster."""
+    aggregated = with_adoption
     aggregated.kubectl("apply", "-f", "-", input=json.dumps(DEFINITION))
     aggregated.kubectl("wait", "--for=condition=Established", f"crd/{NAME}", KUBECTL_LIMIT)
     aggregated.kubectl("apply", "-f", "-", input=json.dumps(RIGHTS))
-    aggregated.kubectl("apply", "--kustomize", str(overlay))
-    aggregated.kubectl("rollout", "status", "deployment/aggserver", "-n", NAMESPACE, KUBECTL_LIMIT)
     items = (
         {
             "apiVersion": f"{GROUP}/v1",
@@ -90,15 +65,8 @@ def adopting(aggregated: Cluster, overlay: Path) -> Iterator[Cluster]:
     aggregated.kubectl("delete", "clusterrole", "aggserver:adopted-reports")
 
 
-def _adopt(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
-    where = ("--kubeconfig", str(cluster.kubeconfig), "--service-namespace", NAMESPACE)
-    program = REPOSITORY / ".venv/bin/aggserver"
-    return subprocess.run([program, "adopt", *arguments, *where], capture_output=True, text=True, check=False, timeout=600)
-
-
 def _phase(cluster: Cluster) -> str:
-    record = cluster.get("configmap", "aggserver-adoption", "-n", NAMESPACE).get("data", {}).get(NAME)
-    return str(json.loads(record)["phase"]) if record else ""
+    return str(status(cluster).get(NAME, {}).get("phase", ""))
 
 
 def _objects(cluster: Cluster) -> dict[str, tuple[str, str]]:
@@ -142,7 +110,7 @@ def test_the_rights_stay_while_the_manifests_are_applied_again(adopting: Cluster
 def test_there_and_back_while_somebody_writes(adopting: Cluster, pod: Pod, capsys: pytest.CaptureFixture[str]) -> None:
     before = _objects(adopting)
     assert len(before) == OBJECTS
-    plan = _adopt(adopting, "plan", "--adopt", "aggserver.io/adopt=true")
+    plan = adopt(adopting, "plan", "--adopt", "aggserver.io/adopt=true")
     assert plan.returncode == 0, plan.stdout + plan.stderr
     began = time.monotonic()
     adopting.kubectl("label", "crd", NAME, "aggserver.io/adopt=true")
@@ -163,7 +131,7 @@ def test_there_and_back_while_somebody_writes(adopting: Cluster, pod: Pod, capsy
     _write(adopting, "after the node")
 
     began = time.monotonic()
-    release = _adopt(adopting, "release", NAME, "--through-api")
+    release = adopt(adopting, "release", NAME, "--through-api", seconds=RELEASE_SECONDS)
     assert release.returncode == 0, release.stdout + release.stderr
     back = time.monotonic() - began
     _write(adopting, "back")

@@ -11,9 +11,10 @@ import pytest
 
 from tests.controlplane.cluster import Cluster
 from tests.integration.server import eventually
-from tests.kind.cluster import NAME, NAMESPACE
+from tests.kind.cluster import NAME, NAMESPACE, write_overlay
 from tests.waiting import KUBECTL_LIMIT
 
+RELEASE_SECONDS = 600.0  # through the API, of what has moved
 SELECTOR = "app.kubernetes.io/name=aggserver"
 NODE = f"{NAME}-control-plane"
 
@@ -37,6 +38,10 @@ class Pod:
     def name(self) -> str:
         return str(self.object()["metadata"]["name"])
 
+    @property
+    def node(self) -> str:
+        return str(self.object()["spec"]["nodeName"])
+
     def incarnations(self) -> set[tuple[str, int]]:
         """The uid of each pod, and how often its container was started anew."""
         return {(pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["restartCount"]) for pod in self.objects()}
@@ -50,8 +55,9 @@ class Pod:
 
     def kill(self) -> None:
         """SIGKILL to a server, from the node: in its own namespace of processes number 1 is protected from it."""
-        found = on_node("pgrep", "--oldest", "-f", "bin/aggserver serve").split()
-        on_node("kill", "-KILL", *found)
+        node = self.node
+        found = on_node("pgrep", "--oldest", "-f", "bin/aggserver serve", node=node).split()
+        on_node("kill", "-KILL", *found, node=node)
 
     def wait_until_ready(self) -> None:
         self.cluster.kubectl("rollout", "status", "deployment/aggserver", "-n", NAMESPACE, KUBECTL_LIMIT)
@@ -62,9 +68,30 @@ class Pod:
         eventually(served, "kubectl get crontabs")
 
 
-def on_node(*command: str) -> str:
-    """What a command prints on the node. Raises subprocess.CalledProcessError."""
-    return subprocess.run(["docker", "exec", NODE, *command], check=True, capture_output=True, text=True).stdout
+def on_node(*command: str, node: str = NODE) -> str:
+    """What a command prints on the node: by default that of the control plane. Raises subprocess.CalledProcessError."""
+    return subprocess.run(["docker", "exec", node, *command], check=True, capture_output=True, text=True).stdout
+
+
+def open_nodes(cluster: Cluster) -> list[str]:
+    """The names of those that get pods."""
+    return [node["metadata"]["name"] for node in cluster.get("nodes")["items"] if not node["spec"].get("unschedulable")]
+
+
+@pytest.fixture(scope="session")
+def overlay(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is installed, with the component manifests/adoption."""
+    folder = tmp_path_factory.mktemp("overlay")
+    write_overlay(folder, Path(os.environ["KIND_MANIFESTS"]), "adoption")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def with_adoption(aggregated: Cluster, overlay: Path) -> Cluster:
+    """With that applied, which stays for later modules."""
+    aggregated.kubectl("apply", "--kustomize", str(overlay))
+    aggregated.kubectl("rollout", "status", "deployment/aggserver", "-n", NAMESPACE, KUBECTL_LIMIT)
+    return aggregated
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.controlplane.cluster import Cluster
 from tests.integration.in_the_cluster.conftest import Pod, on_node
 from tests.kind.cluster import NAMESPACE
@@ -71,7 +73,7 @@ def test_nothing_but_its_port_listens(pod: Pod) -> None:
     assert listening == {f"{6443:04X}"}
 
 
-def test_ten_thousand_objects_within_the_limit(pod: Pod, namespace: str) -> None:
+def test_ten_thousand_objects_within_the_limit(pod: Pod, namespace: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Made in one go, as a migration does, and still there when the container has started anew over its volume."""
     filling = "x" * (OBJECT_BYTES - 700)
     spec = {"cronSpec": "* * * * */5", "image": filling, "replicas": 1}
@@ -93,7 +95,8 @@ def test_ten_thousand_objects_within_the_limit(pod: Pod, namespace: str) -> None
     assert pod.restarts() == before + 1
     last = pod.object()["status"]["containerStatuses"][0]["lastState"]["terminated"]
     assert last["reason"] != "OOMKilled"
-    print(f"memory with {OBJECTS} objects of {OBJECT_BYTES} bytes: {full >> 20} MiB, after a restart {again >> 20} MiB")
+    with capsys.disabled():
+        print(f"\nmemory with {OBJECTS} objects of {OBJECT_BYTES} bytes: {full >> 20} MiB, after a restart {again >> 20} MiB")
 
 
 def _count(cluster: Cluster, namespace: str) -> int:

@@ -20,7 +20,7 @@ from tests.history.checker import check
 from tests.history.clients import clients
 from tests.history.scenarios import observe
 from tests.history.wire import Gone, Shared, Wire, connected, path_of
-from tests.integration.in_the_cluster.conftest import NODE, SELECTOR, Pod
+from tests.integration.in_the_cluster.conftest import SELECTOR, Pod
 from tests.kind.cluster import NAMESPACE
 from tests.waiting import HANG_SECONDS, KUBECTL_LIMIT
 
@@ -51,11 +51,11 @@ def _restarted(pod: Pod) -> None:
 
 
 def _drained(pod: Pod) -> None:
-    """Of the only node, so that the pod is back when that may have pods again."""
-    pod.cluster.kubectl(
-        "drain", NODE, "--ignore-daemonsets", "--delete-emptydir-data", f"--pod-selector={SELECTOR}", KUBECTL_LIMIT
-    )
-    pod.cluster.kubectl("uncordon", NODE)
+    """Its node. Where that is the only one, the pod is back when it may have pods again."""
+    options = ("--ignore-daemonsets", "--delete-emptydir-data", f"--pod-selector={SELECTOR}")
+    node = pod.node
+    pod.cluster.kubectl("drain", node, *options, KUBECTL_LIMIT)
+    pod.cluster.kubectl("uncordon", node)
 
 
 # A new pod comes first: the kubelet waits ten seconds before it starts a container of the same pod for the third time.

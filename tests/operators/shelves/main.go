@@ -2,9 +2,10 @@
 // finalizer and a status. For each Shelf it keeps a ConfigMap of the same name with the Shelf's mark, and says in the status which
 // mark it has seen; the finalizer removes the ConfigMap.
 //
-// Argument: a kubeconfig. Each line on standard input asks for one line of JSON on standard output: the resourceVersions of all
-// Shelves and ConfigMaps in the cache, and in the cluster. At the end of standard input it ends. The log goes to standard error, as
-// JSON. Called by tests/integration/test_adoption_operator.py; compiled in the module of controller-runtime.
+// Argument: a kubeconfig, '' in a pod. Each line on standard input asks for one line of JSON on standard output: the
+// resourceVersions of all Shelves and ConfigMaps in the cache, and in the cluster. At the end of standard input it ends. The log
+// goes to standard error, as JSON. Called by tests/integration/test_adoption_operator.py and in_the_cluster/operators.py; compiled
+// in the module of controller-runtime.
 package main
 
 import (
