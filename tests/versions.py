@@ -43,7 +43,7 @@ MODULES = (
 # Tests of what kube-apiserver itself does, and since which minor version it does so.
 SINCE = {
     "test_flags_that_make_every_client_the_proxy": 35,  # a check of its flags, which aggserver has beside any version
-    "test_no_client_becomes_the_proxy": 32,  # before, it writes a ConfigMap back at once that somebody has changed
+    "test_no_client_becomes_the_proxy": 33,  # before, it writes a ConfigMap back at once that somebody has changed
 }
 
 

@@ -151,13 +151,17 @@ class Remover(Reader):
                     if error.code != 404:  # already deleted by someone else
                         raise
 
+        refusal: Exception | None = None
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(_DELETE_WORKERS, len(found.items))):
                     group.create_task(worker())
         except* errors.StatusError as refusals:
             # A response has room for one Status, so the first error is reported, as upstream.
-            raise refusals.exceptions[0] from None
+            refusal = refusals.exceptions[0]
+        # Not within `except*`: in Debian 12's Python 3.11.2, what is raised there comes out in a group.
+        if refusal is not None:
+            raise refusal from None
         return found
 
     async def delete_corrupt(self, context: Context, name: str) -> None:

@@ -269,12 +269,15 @@ class EtcdStorage:
                     answer = wire.txn_answer(await client.write(_TXN, request), self._skip)
                     self._newest = max(self._newest, answer.revision)
 
+            failure: Exception | None = None
             try:
                 async with asyncio.TaskGroup() as group:
                     for _ in range(min(ADVANCE_AT_ONCE, revision - now)):
                         group.create_task(write())
             except* StorageError as failures:
-                raise failures.exceptions[0] from None
+                failure = failures.exceptions[0]
+            if failure is not None:  # not raised within `except*`, as in registry/remover.py
+                raise failure from None
             now = self._newest
 
     # Watching

@@ -12,6 +12,7 @@ import copy
 import json
 import os
 import subprocess
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +29,10 @@ Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 
 # Seconds for one kubectl command: more than one waits with `KUBECTL_LIMIT`, which tells more of what it waited for.
 KUBECTL_TIMEOUT = 2 * HANG_SECONDS
+
+# What `kubectl wait` ends with at once for a definition whose conditions are null, as they are at first in kube-apiserver and in
+# aggserver.
+_NO_CONDITIONS = ".status.conditions accessor error: <nil>"
 
 
 class Cluster(ABC):
@@ -64,20 +69,24 @@ class Cluster(ABC):
         """Run kubectl as the administrator, or with the kubeconfig `user`; `input` goes to standard input (`apply -f -`),
         `environment` is added to its variables (KUBE_EDITOR).
 
-        Raises AssertionError with the command and all it printed if it fails and `check` is true, subprocess.TimeoutExpired after
-        `timeout` seconds.
+        `wait` is run again where it meets an object before its first conditions. Raises AssertionError with the command and all
+        it printed if it fails and `check` is true, subprocess.TimeoutExpired after `timeout` seconds.
         """
-        done = subprocess.run(
-            self._command(arguments, user),
-            env=self._environment() | dict(environment or {}),
-            input=input or "",
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=timeout,
-        )
-        said = f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
-        records.exchanged(f"kubectl {' '.join(arguments)}\n{input or ''}", said)
+        until = time.monotonic() + timeout
+        while True:
+            done = subprocess.run(
+                self._command(arguments, user),
+                env=self._environment() | dict(environment or {}),
+                input=input or "",
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=timeout,
+            )
+            said = f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
+            records.exchanged(f"kubectl {' '.join(arguments)}\n{input or ''}", said)
+            if arguments[:1] != ("wait",) or _NO_CONDITIONS not in done.stderr or time.monotonic() > until:
+                break
         if check and done.returncode:
             raise AssertionError(f"kubectl {' '.join(arguments)}: {said}")
         return done

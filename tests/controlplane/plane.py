@@ -210,8 +210,8 @@ class ControlPlane(Cluster):
             f"--requestheader-client-ca-file={self.front_proxy_ca.pair.certificate}",
             "--requestheader-allowed-names=front-proxy-client",
             "--requestheader-username-headers=X-Remote-User",
-            # A kube-apiserver before 1.32 has no such header.
-            *(["--requestheader-uid-headers=X-Remote-Uid"] if self._minor >= 32 else []),
+            # kube-apiserver refuses it before 1.33: 1.31 has no such header, 1.32 only with a feature that is off by default.
+            *(["--requestheader-uid-headers=X-Remote-Uid"] if self._minor >= 33 else []),
             "--requestheader-group-headers=X-Remote-Group",
             "--requestheader-extra-headers-prefix=X-Remote-Extra-",
             f"--proxy-client-cert-file={self.front_proxy.certificate}",

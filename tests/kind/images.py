@@ -16,6 +16,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -226,7 +227,7 @@ class Images:
             folder = Path(scratch)
             shutil.copy(NODE / "python.Dockerfile", folder / "Dockerfile")
             shutil.copy("/etc/ssl/certs/ca-certificates.crt", folder)
-            run(REPOSITORY / ".venv/bin/python", "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, "pip")
+            run(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, "pip")
             _build(folder, name, ROOT=root, PROGRAM=f"python{version}")
 
     def _root(self, suite: str, packages: Iterable[str], what: str) -> str:
