@@ -3,7 +3,8 @@
 It writes the conditions that `conditions.py` computes, serves a definition once its names are accepted, and finalizes a deleted
 one: its objects are deleted, then its finalizer is removed, which removes the definition.
 A definition in a group with built-in kinds gets the same conditions, but is not served, and has no objects: in kube-apiserver,
-the routes of such a group come first, and answer 404 for every other path below it.
+the routes of such a group come first, and answer 404 for every other path below it. A definition with a name of a resource that
+is served without one (`claims.py`) is not served either, and its deletion deletes no objects of that resource.
 Source: k8s.io/apiextensions-apiserver pkg/controller/{status,establish,finalizer}, v0.36.3.
 """
 
@@ -64,6 +65,7 @@ class DefinitionController:
         self._is_built_in = is_built_in
         self._status = store.with_strategy(DefinitionStatusStrategy())
         self._definitions = definitions
+        self._claims = definitions.claims
         self._clock = clock
         self._migrations = migrations
         self._informer = Informer(store, self._sync, later, workers=_WORKERS)
@@ -91,7 +93,8 @@ class DefinitionController:
 
     async def _sync(self, name: str, crd: JSONObject | None) -> float | None:
         again = await self._sync_serving(name, crd)
-        if self._migrations is not None and not (crd is not None and self._is_built_in(crd["spec"]["group"])):
+        is_served_otherwise = crd is not None and (self._is_built_in(crd["spec"]["group"]) or self._claims.by(name))
+        if self._migrations is not None and not is_served_otherwise:
             await self._migrations.sync(name, crd)
         return again
 
@@ -110,6 +113,10 @@ class DefinitionController:
             crd = await self._write_status(name)
         if self._is_built_in(crd["spec"]["group"]):
             self._settle(name, f"definitions in the built-in group {crd['spec']['group']} are not served")
+        elif conflict := self._claims.conflict(crd):
+            if name not in self._refused:
+                log.warning("definition %s is not served: %s", name, conflict)
+            self._settle(name, conflict)
         elif conditions.is_true(crd, "NamesAccepted") or conditions.is_true(crd, "Established"):
             await self._serve(name, crd)
         else:
@@ -145,6 +152,10 @@ class DefinitionController:
         group = crd["spec"]["group"]
         objects = {**self._informer.objects, **self._writing}
         others = [other for key, other in objects.items() if key != name and other["spec"]["group"] == group]
+        others += self._claims.of(group)
+        if self._claims.conflict(crd):
+            # Names that were accepted before, when nobody else had them.
+            crd = {**crd, "status": {**(crd.get("status") or {}), "acceptedNames": {}}}
         return conditions.conditions(crd, others, self._structure_of(crd), self._clock())
 
     async def _check_structure(self, crd: JSONObject) -> None:
@@ -175,7 +186,7 @@ class DefinitionController:
         if not conditions.is_true(crd, "Established"):
             await self._remove_finalizer(name, "NeverEstablished", "resource was never established")
             return None
-        if self._is_built_in(crd["spec"]["group"]):
+        if self._is_built_in(crd["spec"]["group"]) or self._claims.by(name):
             await self._remove_finalizer(name, "InstanceDeletionCompleted", "removed all instances")
             return None
         await self._serve(name, crd, terminating=True)

@@ -6,10 +6,12 @@ changed. Removing a definition ends its watches. Called by the controller (with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 from weakref import WeakValueDictionary
 
-from aggserver.admission.chain import Chain
+from aggserver.admission.chain import Chain, Mutating, Validating
+from aggserver.apiextensions.claims import NameClaims
 from aggserver.apiextensions.definition import Definition
 from aggserver.apiextensions.marks import Marks
 from aggserver.apiextensions.serving import DefinitionResource
@@ -23,12 +25,18 @@ from aggserver.registry.storage_version import Fence, SpecState, StorageVersions
 from aggserver.registry.unreadable import STORE_READ_ERROR
 from aggserver.schema.rules import UPSTREAM, RuleOptions
 
-__all__ = ["Definitions"]
+__all__ = ["DefinitionHook", "Definitions"]
 
 _NAMED = 10  # the most unreadable objects named in an error
 
 
+class DefinitionHook(Mutating, Validating, Protocol):
+    """Both kinds of admission plugin in one."""
+
+
 class Definitions:
+    """claims: the names of resources that are served without a definition of theirs."""
+
     def __init__(
         self, environment: Environment, admission: Chain, installer: Installer, rule_options: RuleOptions = UPSTREAM
     ) -> None:
@@ -43,10 +51,26 @@ class Definitions:
         self._gates: WeakValueDictionary[str, Gate] = WeakValueDictionary()
         self._frozen: dict[str, Gate] = {}
         self._fence_of: Callable[[str], WriteFence] | None = None
+        self._hooks: dict[str, list[tuple[DefinitionHook, str]]] = {}
+        self.claims = NameClaims()
 
     def fence_writes(self, fence_of: Callable[[str], WriteFence]) -> None:
         """Make every write of objects depend on a fence, created for each definition by name. Call it before any is served."""
         self._fence_of = fence_of
+
+    def hook(self, name: str, plugin: DefinitionHook, place: str) -> None:
+        """Run a plugin for the objects of a definition: before all mutating, and behind all validating ones. Call it before the
+        definition is served. place: where the plugin was declared, as file and line.
+        """
+        self._hooks.setdefault(name, []).append((plugin, place))
+
+    def waiting_hooks(self) -> Sequence[tuple[str, str]]:
+        """(name, place) of the hooks on definitions that are not served now."""
+        return [(name, place) for name, given in self._hooks.items() if name not in self._resources for _, place in given]
+
+    def _admission_of(self, name: str) -> Chain:
+        plugins = [plugin for plugin, _ in self._hooks.get(name, ())]
+        return self._admission.after(*plugins).then(*plugins) if plugins else self._admission
 
     def get(self, name: str) -> DefinitionResource | None:
         return self._resources.get(name)
@@ -165,7 +189,7 @@ class Definitions:
     ) -> DefinitionResource:
         resource = DefinitionResource(
             self._environment,
-            self._admission,
+            self._admission_of(name),
             definition,
             terminating=terminating,
             marks=self._marks,

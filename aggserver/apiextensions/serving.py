@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from aggserver.admission.chain import Chain
 from aggserver.apiextensions import conversion_annotation
@@ -41,10 +42,11 @@ from aggserver.registry.in_use import InUse
 from aggserver.registry.migration import Rewriter
 from aggserver.registry.ownership import NotConverted
 from aggserver.registry.resource_storage import ResourceStorage
-from aggserver.registry.rest import Context
+from aggserver.registry.rest import Connecter, Context
 from aggserver.registry.storage_version import Fence, SpecState
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
+from aggserver.registry.strategy import Strategy
 from aggserver.registry.subresources import ScaleStore, StatusStore
 from aggserver.registry.views import Views
 from aggserver.schema.compiled import CompiledSchema
@@ -56,18 +58,44 @@ from aggserver.scheme.decoding import decode_error
 from aggserver.scheme.types import lookup
 from aggserver.storage.cacher import Cacher
 
-__all__ = ["DefinitionResource", "ServedVersion"]
+__all__ = ["Backing", "Connected", "DefinitionResource", "ServedVersion"]
 
 _SCALE = lookup("autoscaling/v1.Scale")
 # Subresource -> verbs, for discovery, OpenAPI and dispatch.
 _VERBS = {
-    "": discovery.CUSTOM_RESOURCE_VERBS,
     "status": discovery.SUBRESOURCE_VERBS,
     "scale": discovery.SUBRESOURCE_VERBS,
 }
 # Fields that no manager owns after a write, since the strategy of the endpoint keeps their stored values.
 _RESET_BY_MAIN: FieldSet = {"f:status": {}}
 _RESET_BY_STATUS: FieldSet = {"f:metadata": {}, "f:spec": {}}
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A subresource that is no object. rest: makes its `Connecter` of the store of a version."""
+
+    verbs: tuple[str, ...]
+    rest: Callable[[Store], Connecter]
+
+
+@dataclass(frozen=True, slots=True)
+class Backing:
+    """How the objects of a definition are kept, and what can be done with them.
+
+    verbs: of the resource itself. store: makes the store of one version, from what `Store` is made of. rest: makes of the store
+    what has the protocols of `registry/rest.py`. in_storage: whether the objects are in the server's storage. converter: instead
+    of that of the definition. convert_part: (object, apiVersion) converts an object that may lack fields, for field managers;
+    None if the converter can do that. connected: more subresources, by name.
+    """
+
+    verbs: tuple[str, ...] = discovery.CUSTOM_RESOURCE_VERBS
+    store: Callable[[ResourceStorage, Strategy, Views, Callable[[str], Store | None]], Store] = Store
+    rest: Callable[[Any], object] = lambda store: store
+    in_storage: bool = True
+    converter: Converter | None = None
+    convert_part: Callable[[JSONObject, str], JSONObject] | None = None
+    connected: Mapping[str, Connected] = field(default_factory=dict)
 
 
 class DefinitionResource:
@@ -77,6 +105,7 @@ class DefinitionResource:
     remember: whether the definition may change while no server runs, so that its content is recorded.
     fence: keeps writes by an older state of the definition from the store; None for definitions from files.
     gate: whether its objects may be written and read now; shared by all states of the definition.
+    backing: how objects are kept.
     """
 
     def __init__(
@@ -92,8 +121,10 @@ class DefinitionResource:
         replacing: DefinitionResource | None = None,
         rule_options: RuleOptions = UPSTREAM,
         fence: Fence | None = None,
+        backing: Backing = Backing(),
     ) -> None:
         self.definition = definition
+        self.backing = backing
         self.terminating = terminating
         self.admission = admission
         self._environment = environment
@@ -256,6 +287,8 @@ class DefinitionResource:
     def _convert(self, obj: JSONObject, api_version: str) -> JSONObject:
         """Convert an object for field managers. Raises StatusError for an unknown version, NotConverted if that needs I/O."""
         self._version(api_version)
+        if self.backing.convert_part is not None:
+            return self.backing.convert_part(obj, api_version)
         convert = self._converter.at_once
         if convert is None:
             raise NotConverted(obj, api_version)
@@ -273,9 +306,15 @@ class DefinitionResource:
                 return self.store(version)
         return None
 
+    @property
+    def converter(self) -> Converter:
+        return self._converter
+
     @cached_property
     def _converter(self) -> Converter:
         definition = self.definition
+        if self.backing.converter is not None:
+            return self.backing.converter
         if definition.conversion.rules:
             schemas = {version.name: self.schema(version) for version in definition.versions}
             most = self._environment.max_object_bytes
@@ -317,7 +356,7 @@ class DefinitionResource:
         schema = self.schema(version)
         strategy = self.strategy(version, self.field_manager(version, ""))
         views = Views(self._storage, strategy.info, schema.prune_converted, schema)
-        return Store(self._storage, strategy, views, self._sibling)
+        return self.backing.store(self._storage, strategy, views, self._sibling)
 
     @cached_property
     def _storage(self) -> ResourceStorage:
@@ -353,9 +392,12 @@ class DefinitionResource:
     def _conform_stored(self, obj: JSONObject) -> None:
         """Conform to the schema of the object's stored version, which the definition may no longer have."""
         name = obj["apiVersion"].rpartition("/")[2]
+        is_counted = self.backing.in_storage or "generation" in obj["metadata"]
         for version in self.definition.versions:
             if version.name == name:
                 self.schema(version).conform_stored(obj)
+        if not is_counted:
+            obj["metadata"].pop("generation", None)
 
     def _field_reader(self) -> Callable[[JSONObject], Mapping[str, str]]:
         """A function that reads the selectable fields of a stored object, with defaults unless these exceed the size limit."""
@@ -393,6 +435,10 @@ class ServedVersion:
     def built_in(self) -> bool:
         return False
 
+    @property
+    def in_storage(self) -> bool:
+        return self._parent.backing.in_storage
+
     @cached_property
     def resource(self) -> APIResource:
         definition, version = self._parent.definition, self._version
@@ -402,13 +448,15 @@ class ServedVersion:
             subresources.append(APISubresource("status", names.kind, _VERBS["status"]))
         if version.scale is not None:
             subresources.append(APISubresource("scale", "Scale", _VERBS["scale"], "autoscaling", "v1"))
+        for name, connected in sorted(self._parent.backing.connected.items()):
+            subresources.append(APISubresource(name, names.kind, connected.verbs))
         return APIResource(
             name=names.plural,
             singular=names.singular,
             namespaced=definition.namespaced,
             kind=names.kind,
             list_kind=names.list_kind,
-            verbs=discovery.TERMINATING_VERBS if self._parent.terminating else _VERBS[""],
+            verbs=discovery.TERMINATING_VERBS if self._parent.terminating else self._parent.backing.verbs,
             short_names=names.short_names,
             categories=names.categories,
             storage_version_hash=discovery.storage_version_hash(definition.group, definition.storage_version.name, names.kind),
@@ -424,7 +472,7 @@ class ServedVersion:
             list_kind=definition.names.list_kind,
             plural=definition.names.plural,
             namespaced=definition.namespaced,
-            verbs=_VERBS[""],
+            verbs=self._parent.backing.verbs,
             schema=version.schema if version.structural else {},
             preserves=definition.preserve_unknown_fields,
             status=version.status_subresource,
@@ -449,7 +497,7 @@ class ServedVersion:
         info = store.strategy.info
         rest: object
         if not subresource:
-            rest = store
+            rest = self._parent.backing.rest(store)
         elif subresource == "status" and version.status_subresource:
             strategy = StatusStrategy(
                 info,
@@ -462,6 +510,8 @@ class ServedVersion:
             rest = StatusStore(store.with_strategy(strategy))
         elif subresource == "scale" and version.scale is not None:
             return self._scale_scope(store)
+        elif (connected := self._parent.backing.connected.get(subresource)) is not None:
+            rest = connected.rest(store)
         else:
             return None
         return ResourceScope.of(
@@ -471,12 +521,19 @@ class ServedVersion:
             conform=self._parent.conform,
             table=TableConvertor(version.columns),
             admission=self._parent.admission,
-            verbs=_VERBS[subresource],
+            verbs=self._verbs(subresource),
             selectable_fields=frozenset(_selectable_names(version)),
             deprecation=deprecation_warning(self._parent.definition, version),
             objects=self._parent.objects,
             in_use=self._parent.in_use,
+            connects=subresource in self._parent.backing.connected,
         )
+
+    def _verbs(self, subresource: str) -> tuple[str, ...]:
+        backing = self._parent.backing
+        if subresource in backing.connected:
+            return backing.connected[subresource].verbs
+        return _VERBS[subresource] if subresource else backing.verbs
 
     def _scale_scope(self, store: Store) -> ResourceScope:
         paths = self._version.scale

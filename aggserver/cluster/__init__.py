@@ -8,7 +8,7 @@ logged of a server that is away), `pacing.py` (backoff, rate limit), `answers.py
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Protocol
 
 from aggserver.cluster.outage import Outage
@@ -59,11 +59,12 @@ class Cluster(Protocol):
         body: Any = None,
         timeout: float = 10.0,  # noqa: ASYNC109 (the HTTP library applies it, and distinguishes a slow connect)
         accept: str = "",
+        headers: Sequence[tuple[str, str]] = (),
     ) -> dict[str, Any]:
         """Send a request with a JSON body; returns the JSON response. `timeout` is in seconds.
 
         The body of a PATCH is a JSON Patch if it is a list, otherwise a merge patch. accept: the requested media type, with
-        parameters such as `as=Table`; '' for plain JSON.
+        parameters such as `as=Table`; '' for plain JSON. headers: more of them, as for impersonation.
         Raises ClusterError or Unreachable.
         """
 

@@ -12,7 +12,7 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -101,9 +101,10 @@ class ClusterClient:
         body: Any = None,
         timeout: float = 10.0,  # noqa: ASYNC109
         accept: str = "",
+        headers: Sequence[tuple[str, str]] = (),
     ) -> dict[str, Any]:
         limits = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS)
-        async with self._answer(method, path, query or {}, body, limits, accept) as response:
+        async with self._answer(method, path, query or {}, body, limits, accept, headers) as response:
             text = await response.read()
         try:
             answer = orjson.loads(text)
@@ -140,15 +141,24 @@ class ClusterClient:
 
     @asynccontextmanager
     async def _answer(
-        self, method: str, path: str, query: Mapping[str, str], body: Any, limits: aiohttp.ClientTimeout, accept: str = ""
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any,
+        limits: aiohttp.ClientTimeout,
+        accept: str = "",
+        more: Sequence[tuple[str, str]] = (),
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """A successful response. Any failure until the caller has read it is raised as ClusterError or Unreachable."""
         if self._source.changed():
             await self._reload(self._credentials)
         data = None if body is None else orjson.dumps(body)
-        headers = {"Content-Type": _content_type(method, body)} if data is not None else {}
+        headers = [*more]
+        if data is not None:
+            headers.append(("Content-Type", _content_type(method, body)))
         if accept:
-            headers["Accept"] = accept
+            headers.append(("Accept", accept))
         try:
             used = self._credentials
             response = await self._send(used, method, path, query, data, headers, limits)
@@ -171,15 +181,15 @@ class ClusterClient:
         path: str,
         query: Mapping[str, str],
         data: bytes | None,
-        headers: Mapping[str, str],
+        headers: Sequence[tuple[str, str]],
         limits: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
-        authorization = {"Authorization": credentials.authorization} if credentials.authorization else {}
+        authorization = [("Authorization", credentials.authorization)] if credentials.authorization else []
         return await self._session.request(
             method,
             URL(credentials.server + path, encoded=True).with_query(query),
             data=data,
-            headers={**headers, **authorization},
+            headers=[*headers, *authorization],
             timeout=limits,
             # Following a redirect would send the token to another server.
             allow_redirects=False,

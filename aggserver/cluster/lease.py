@@ -46,7 +46,9 @@ class LeaseError(AggserverError):
 
 
 class Lease:
-    """One Lease. identity: of this process, unique. clock: monotonic, in seconds. now: seconds since 1970."""
+    """One Lease. identity: of this process, unique. does: what the holder does, for the log. clock: monotonic, in seconds. now:
+    seconds since 1970.
+    """
 
     def __init__(
         self,
@@ -55,6 +57,7 @@ class Lease:
         name: str,
         identity: str,
         *,
+        does: str = "moves definitions",
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
         sleep: Sleep = asyncio.sleep,
@@ -63,6 +66,7 @@ class Lease:
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._name = name
         self._identity = identity
+        self._does = does
         self._clock = clock
         self._now = now
         self._sleep = sleep
@@ -80,14 +84,14 @@ class Lease:
         while True:
             while not await self._attempt(ATTEMPT_SECONDS):
                 await self._sleep(RETRY_SECONDS)
-            log.info("holding the Lease %s: this server moves definitions", self._name)
+            log.info("holding the Lease %s: this server %s", self._name, self._does)
             working = asyncio.create_task(work())
             renewing = asyncio.create_task(self._renew())
             try:
                 await asyncio.wait([working, renewing], return_when=asyncio.FIRST_COMPLETED)
                 if working.done():
                     working.result()
-                log.warning("the Lease %s is lost: this server moves nothing", self._name)
+                log.warning("the Lease %s is lost: this server %s no more", self._name, self._does)
             finally:
                 for task in (working, renewing):
                     task.cancel()
@@ -133,9 +137,7 @@ class Lease:
             grant = f"; {GRANT}" if isinstance(error, ClusterError) and error.code == 403 else ""
             self._log_once(f"the Lease {self._name} can't be acquired: {str(error) or 'no answer in time'}{grant}")
             return False
-        self._log_once(
-            "" if held else f"the Lease {self._name} is held by {self._seen['holderIdentity']}, which moves definitions"
-        )
+        self._log_once("" if held else f"the Lease {self._name} is held by {self._seen['holderIdentity']}, which {self._does}")
         return held
 
     async def _write(self) -> bool:

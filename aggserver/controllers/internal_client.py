@@ -25,6 +25,7 @@ from aggserver.registry.rest import (
     Creater,
     DeleteOptions,
     Deleter,
+    Lister,
     ListOptions,
     Object,
     Transform,
@@ -66,6 +67,7 @@ class InternalClient:
         self._generation = -1
         self._kinds: dict[OwnerKind, OwnerResource] = {}
         self._served: dict[tuple[str, str], Served] = {}
+        self._elsewhere: dict[tuple[str, str], Served] = {}
 
     # --- what is served ---
 
@@ -81,15 +83,26 @@ class InternalClient:
             if served.namespaced and "delete" in served.resource.verbs:
                 yield name
 
+    def elsewhere(self) -> Iterator[tuple[str, str]]:
+        """Group and plural of each namespaced resource whose objects can be deleted, and are not in the store."""
+        self._refresh()
+        for name, served in self._elsewhere.items():
+            if served.namespaced and "deletecollection" in served.resource.verbs:
+                yield name
+
     def _refresh(self) -> None:
         if self._generation == self._installer.generation:
             return
         self._generation = self._installer.generation
         self._kinds.clear()
         self._served.clear()
+        self._elsewhere.clear()
         for served in self._installer.everything():
             resource = served.resource
             if "get" not in resource.verbs:
+                continue
+            if not served.in_storage:
+                self._elsewhere.setdefault((served.group, resource.name), served)
                 continue
             kind = OwnerKind(versions.api_version(served.group, served.version), resource.kind)
             self._kinds.setdefault(kind, OwnerResource(served.group, resource.name, served.namespaced))
@@ -143,6 +156,12 @@ class InternalClient:
                     found.append(())
         return found
 
+    async def list_elsewhere(self, group: str, resource: str, namespace: str) -> Sequence[Object]:
+        """The objects in a namespace of a resource that is not in the store. Raises StatusError if they can't be known."""
+        scope = self._scope(group, resource)
+        assert isinstance(scope.rest, Lister)
+        return (await scope.rest.list(self._context(namespace), _EVERYTHING)).items
+
     # --- writing; all raise StatusError ---
 
     async def create(self, group: str, resource: str, obj: JSONObject, subresource: str = "") -> Object:
@@ -180,7 +199,7 @@ class InternalClient:
 
     def _scope(self, group: str, resource: str, subresource: str = "") -> ResourceScope:
         self._refresh()
-        served = self._served.get((group, resource))
+        served = self._served.get((group, resource)) or self._elsewhere.get((group, resource))
         scope = None if served is None else served.scope(subresource)
         if scope is None:
             raise errors.not_found(group, resource, "")

@@ -25,7 +25,7 @@ from aggserver.schema.compiled import CompiledSchema
 from aggserver.schema.pruning import MalformedError
 from aggserver.schema.samples import samples
 
-__all__ = ["Finding", "Report", "round_trips"]
+__all__ = ["Finding", "Report", "differences", "round_trips"]
 
 # Samples of one version, and of all versions together.
 _MOST_EACH = 200
@@ -133,7 +133,7 @@ class _Trial:
         problem = next(self._problems(from_, back), "")
         if problem:
             self._find(Finding(from_, to, "", f"makes an invalid object: {problem}", is_back=True))
-        for field, what in _differences(_content(obj), _content(back), FieldPath(())):
+        for field, what in differences(_content(obj), _content(back), FieldPath(())):
             self._find(Finding(from_, to, field, what, is_back=True))
 
     def _converted(self, obj: JSONObject, from_: str, to: str, shown: JSONObject) -> JSONObject | None:
@@ -160,11 +160,11 @@ class _Trial:
 def _content(obj: JSONObject) -> JSONObject:
     """What a conversion may change: labels, annotations, and all but apiVersion, kind and the other metadata."""
     metadata = {name: obj["metadata"].get(name) or {} for name in ("labels", "annotations")}
-    content = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind", "metadata")}
-    return {**content, "metadata": metadata} if any(metadata.values()) else content
+    own = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind", "metadata")}
+    return {**own, "metadata": metadata} if any(metadata.values()) else own
 
 
-def _differences(one: Any, other: Any, path: FieldPath) -> Iterator[tuple[str, str]]:
+def differences(one: Any, other: Any, path: FieldPath) -> Iterator[tuple[str, str]]:
     """The fields that differ, and how. An empty object or list counts as a missing field."""
     if type(one) is dict and type(other) is dict:
         for name in {**one, **other}:
@@ -174,10 +174,10 @@ def _differences(one: Any, other: Any, path: FieldPath) -> Iterator[tuple[str, s
             elif here is MISSING and there not in ({}, []):
                 yield str(path / name), "is added"
             elif here is not MISSING and there is not MISSING:
-                yield from _differences(here, there, path / name)
+                yield from differences(here, there, path / name)
     elif type(one) is list and type(other) is list and len(one) == len(other):
         for here, there in zip(one, other, strict=True):
-            for field, what in _differences(here, there, FieldPath(())):
+            for field, what in differences(here, there, FieldPath(())):
                 yield f"{path}[]{field}", what
     elif not codec.same(one, other):
         yield str(path), f"is changed, from {_short(one)} to {_short(other)}"

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aggserver.endpoints.discovery import Discovery, page_not_found
-from aggserver.endpoints.handlers import create, delete, get, patch, update
+from aggserver.endpoints.handlers import connect, create, delete, get, patch, update
 from aggserver.endpoints.handlers.watch import Watching
 from aggserver.endpoints.installer import Installer, ResourceScope, Served
 from aggserver.endpoints.openapi import OpenAPI
@@ -102,9 +102,9 @@ class Dispatcher:
             self._on_deprecated(info)
         if info.verb in _NAMED and not info.name:
             raise errors.bad_request("name must be provided")
-        context = Context(request.user, info.namespace, request.warnings, name=info.name)
+        context = Context(request.user, info.namespace, request.warnings, name=info.name, origin=request)
         # `rest` has the protocol of every verb of its scope.
-        verb = self._verbs[info.verb]
+        verb: VerbHandler = connect.connect if scope.connects else self._verbs[info.verb]
         if scope.in_use is None:
             return await verb(scope, scope.rest, context, request)
         with scope.in_use:

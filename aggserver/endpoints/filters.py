@@ -36,6 +36,7 @@ from aggserver.endpoints.request import (
     AnyResponse,
     ASGIApp,
     ASGIResponse,
+    BrokenOff,
     Chunks,
     Filter,
     Handler,
@@ -57,6 +58,7 @@ __all__ = ["Observer", "application", "chain"]
 log = logging.getLogger("aggserver.requests")
 
 _LONG_RUNNING_VERBS = frozenset({"watch", "proxy"})
+LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 _MUTATING_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 # Upstream's limits in characters: for all warnings of a response together, and for each one if they exceed that.
 _WARNINGS_TOTAL = 4096
@@ -364,21 +366,30 @@ async def _send_pieces(request: Request, pieces: AsyncIterator[bytes], send: Sen
 async def _send_stream(request: Request, response: StreamResponse, send: Send) -> None:
     try:
         headers = _headers(request, response.content_type, response.headers)
+        request.begun = True
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         # Some ASGI servers send the head only with the first body message, and clients wait for the head of a watch.
         await send({"type": "http.response.body", "body": b"", "more_body": request.method != "HEAD"})
         if request.method != "HEAD":
-            await _pump_until_disconnect(request, response.chunks, send)
+            await _pump_until_disconnect(request, response, send)
     finally:
         await response.chunks.aclose()
 
 
-async def _pump_until_disconnect(request: Request, chunks: Chunks, send: Send) -> None:
+async def _pump_until_disconnect(request: Request, response: StreamResponse, send: Send) -> None:
     gone = asyncio.ensure_future(_disconnected(request))
-    pump = asyncio.ensure_future(_pump(chunks, send))
+    pump = asyncio.ensure_future(_pump(response.chunks, _impatient(send, response.unread_seconds)))
     try:
         await asyncio.wait((gone, pump), return_when=asyncio.FIRST_COMPLETED)
         if pump.done():
+            if isinstance(pump.exception(), _UnreadError):
+                log.info("stream broken off, since its client does not read: %s audit-id=%s", request.path, request.audit_id)
+                return
+            if isinstance(failure := pump.exception(), BrokenOff):
+                why = failure.__cause__
+                traceback = None if isinstance(why, StatusError) else why
+                log.error("stream broken off: %s audit-id=%s: %s", request.path, request.audit_id, why, exc_info=traceback)
+                return
             if pump.exception() is not None:
                 # The status has been sent, so the stream can only be ended; the client will watch again.
                 log.error("stream failed: %s audit-id=%s", request.path, request.audit_id, exc_info=pump.exception())
@@ -387,6 +398,24 @@ async def _pump_until_disconnect(request: Request, chunks: Chunks, send: Send) -
         for task in (gone, pump):
             task.cancel()
         await asyncio.gather(gone, pump, return_exceptions=True)
+
+
+class _UnreadError(Exception):
+    """The client takes nothing. What is left of the response is not sent, which closes the connection or resets the stream."""
+
+
+def _impatient(send: Send, seconds: float) -> Send:
+    if not seconds:
+        return send
+
+    async def sending(message: Message) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await send(message)
+        except TimeoutError:
+            raise _UnreadError from None
+
+    return sending
 
 
 async def _pump(chunks: Chunks, send: Send) -> None:
@@ -434,7 +463,7 @@ def deadline(seconds: float) -> Filter:
 
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
-            if request.info.verb in _LONG_RUNNING_VERBS:
+            if _is_long_running(request):
                 return await next_handler(request)
             request.allotted.reschedule(asyncio.get_running_loop().time() + _limit(request, seconds))
             return await next_handler(request)
@@ -442,6 +471,11 @@ def deadline(seconds: float) -> Filter:
         return handler
 
     return wrap
+
+
+def _is_long_running(request: Request) -> bool:
+    """As kube-apiserver decides it, which cuts all other requests that it passes on to an aggregated server after a minute."""
+    return request.info.verb in _LONG_RUNNING_VERBS or request.info.subresource in LONG_RUNNING_SUBRESOURCES
 
 
 def _limit(request: Request, maximum: float) -> float:
@@ -518,7 +552,7 @@ def in_flight(reading: int, mutating: int, observer: Observer) -> Filter:
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
             verb = request.info.verb
-            if verb in _LONG_RUNNING_VERBS:
+            if _is_long_running(request):
                 return await next_handler(request)
             kind = "mutating" if verb in _MUTATING_VERBS else "readOnly"
             if limits[kind] and counts[kind] >= limits[kind] and "system:masters" not in request.user.groups:

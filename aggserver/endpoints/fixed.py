@@ -106,6 +106,10 @@ class FixedResource:
         return True
 
     @property
+    def in_storage(self) -> bool:
+        return True
+
+    @property
     def resource(self) -> APIResource:
         return self._resource
 

@@ -42,6 +42,7 @@ class ResourceScope:
         HEAD, get 405 with upstream's text.
     objects: its versions, for admission; None if it has one version and no defaults but those of `conform`.
     in_use: entered for each request; None for a resource that is never removed.
+    connects: whether this is a subresource that is no object: its `rest` is a Connecter.
     """
 
     info: ResourceInfo
@@ -60,6 +61,7 @@ class ResourceScope:
     objects: ResourceObjects | None = None
     type_name: str = ""
     in_use: AbstractContextManager[None] | None = None
+    connects: bool = False
 
     @property
     def admitted(self) -> ResourceObjects:
@@ -84,6 +86,7 @@ class ResourceScope:
         objects: ResourceObjects | None = None,
         type_name: str = "",
         in_use: AbstractContextManager[None] | None = None,
+        connects: bool = False,
     ) -> ResourceScope:
         """A scope whose objects are of the resource's own kind."""
         return cls(
@@ -103,6 +106,7 @@ class ResourceScope:
             objects=objects,
             type_name=type_name,
             in_use=in_use,
+            connects=connects,
         )
 
 
@@ -120,6 +124,10 @@ class Served(Protocol):
     @property
     def built_in(self) -> bool:
         """As `ResourceScope.built_in`, without compiling anything."""
+
+    @property
+    def in_storage(self) -> bool:
+        """Whether the objects, if there are any, are in the server's storage, where its controllers read them."""
 
     def published(self) -> Published:
         """The resource for OpenAPI."""

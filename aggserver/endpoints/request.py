@@ -7,6 +7,7 @@ A handler takes a `Request`, and returns one of the three responses or raises `S
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -25,6 +26,7 @@ __all__ = [
     "ASGIApp",
     "ASGIResponse",
     "AnyResponse",
+    "BrokenOff",
     "Chunks",
     "Filter",
     "Handler",
@@ -110,6 +112,12 @@ class Request:
         self.failure: tuple[str, str] | None = None
         self.on_end: list[Callable[[], None]] = []  # called when the response has been sent, or failed
 
+    @property
+    def deadline(self) -> float:
+        """When the request is broken off, by the event loop's clock; infinite for a long-running one."""
+        when = self.allotted.when()
+        return math.inf if when is None else when
+
     def header(self, name: bytes) -> str:
         """The first value of a header, '' if there is none. name: in lower case."""
         for key, value in self.headers:
@@ -187,14 +195,24 @@ class Chunks(Protocol):
     async def aclose(self) -> None: ...
 
 
+class BrokenOff(Exception):
+    """Raised by chunks, from the error, where the client must see that what it got is not all: the connection is closed, or the
+    stream reset.
+    """
+
+
 @dataclass(slots=True)
 class StreamResponse:
-    """A response whose head is sent at once, and each chunk when it is ready. It is closed when the client disconnects."""
+    """A response whose head is sent at once, and each chunk when it is ready. It is closed when the client disconnects.
+
+    unread_seconds: after which it is broken off if the client takes no chunk; 0 for never.
+    """
 
     chunks: Chunks
     content_type: bytes = JSON
     status: int = 200
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    unread_seconds: float = 0.0
 
 
 @dataclass(slots=True)

@@ -176,7 +176,7 @@ class Evictions:
         if not options.dry_run:
             written = await self._server_pods.update(WriteRequest(context, WriteOptions()), name, marked)
             if options.resource_version is not None:
-                options = replace(options, resource_version=str(written.object.revision))
+                options = replace(options, resource_version=written.object.resource_version)
         await self._pods.delete(context, name, options)
 
 

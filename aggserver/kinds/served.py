@@ -247,6 +247,10 @@ class ServedKind:
     def built_in(self) -> bool:
         return True
 
+    @property
+    def in_storage(self) -> bool:
+        return True
+
     @cached_property
     def resource(self) -> APIResource:
         return self._kind.discovered(self._below)

@@ -1,4 +1,4 @@
-"""Commit: the last steps of every write of one version of a resource: encode the object, store it, return it as a read would.
+"""Commit: the last step of every write of one version of a resource: encode the object, store it, return it as a read would.
 
 Includes the limit of the object's size, compare and swap, and the check that readers' converter accepts the object.
 Source: k8s.io/apiserver pkg/storage/etcd3/store.go (GuaranteedUpdate), v0.36.3.
@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from aggserver.meta import codec, errors
 from aggserver.registry import stored
 from aggserver.registry.resource_storage import ResourceStorage
+from aggserver.registry.rest import Context
 from aggserver.registry.storage_errors import writing
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.views import Views
@@ -57,6 +58,19 @@ class Commit:
         return await self._store(
             attempt, current.key, lambda encoded: self._resource.update(current.key, encoded, current.revision)
         )
+
+    async def delete(self, context: Context, obj: StoredObject) -> StoredObject:
+        """Remove an object, if it is still at its revision. Returns it with the revision of its deletion.
+
+        Raises NotFound and Conflict, which the write loop handles, and StatusError.
+        """
+        with writing():
+            revision = await self._resource.delete(obj.key, obj.revision)
+        return stored.at(obj, revision)
+
+    async def would_delete(self, context: Context, obj: StoredObject) -> StoredObject:
+        """The result of a dry run."""
+        return obj
 
     async def _store(self, attempt: Attempt, key: str, commit: Callable[[bytes], Awaitable[int]]) -> StoredObject:
         """Store the object; if that is too large for the storage, try without managedFields. Returns it as a read would."""

@@ -29,7 +29,7 @@ from aggserver.registry.views import Views
 from aggserver.registry.watch import Selection, Watch
 from aggserver.scheme import object_meta
 from aggserver.storage import keys
-from aggserver.storage.cacher import ListPage
+from aggserver.storage.cacher import Cacher, ListPage
 from aggserver.storage.interface import Compacted, Corrupt, CorruptList
 
 __all__ = ["Reader"]
@@ -112,6 +112,11 @@ class Reader:
     def strategy(self) -> Strategy:
         return self._strategy
 
+    @property
+    def cacher(self) -> Cacher[StoredObject]:
+        """The watch cache, which all versions of the resource share."""
+        return self._cacher
+
     def end_watches(self) -> None:
         """End the watches of all versions, once they have delivered all events until now."""
         self._cacher.end_watches()
@@ -166,7 +171,7 @@ class Reader:
         # If the definition has changed during the list, the objects may be as before the change. Then the list gets the revision
         # of the change, from which no watch can resume, so that clients list again.
         revision = min(page.revision, self._cacher.broken_off) if self._resource.is_over else page.revision
-        return ListResult(views, revision, token, page.remaining)
+        return ListResult(views, str(revision), token, page.remaining)
 
     def _token(self, page: ListPage[StoredObject], prefix: str) -> str:
         moved = self._resource.objects_since() > 0
@@ -220,7 +225,7 @@ class Reader:
         await self.catch_up("")
         await self._corrupt.look_at_all(prefix)
         items = [obj for obj in self._cacher.readable(prefix) if obj.key not in self._cacher.corrupt]
-        return ListResult(await self._show(context, items), self._cacher.revision)
+        return ListResult(await self._show(context, items), str(self._cacher.revision))
 
     def unreadable(self) -> Sequence[Corrupt]:
         """The objects known to be unreadable, sorted by key."""

@@ -35,14 +35,24 @@ from aggserver.registry.write import CHANGED, Attempt, Current, StoredIn, Write
 from aggserver.storage import keys
 from aggserver.storage.interface import Conflict, KeyExists, NotFound
 
-__all__ = ["Remover"]
+__all__ = ["Overtaken", "Remover"]
 
 # Concurrent deletions of one deletecollection: enough to fill a group commit of the backend.
 _DELETE_WORKERS = 64
+# Attempts of a write whose object has to be read again each time, as the store that keeps it says.
+_TRIES = 5
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+class Overtaken(Exception):
+    """Another writer was quicker, and the object has to be read again. error: for the client, if that happens again and again."""
+
+    def __init__(self, error: errors.StatusError) -> None:
+        super().__init__(error.message)
+        self.error = error
 
 
 class Remover(Reader):
@@ -108,10 +118,8 @@ class Remover(Reader):
             return Deleted(await self._commit.update(attempt), gone=False)
         shown = self._strategy.returns_deleted
         if options.dry_run:
-            return Deleted(view, gone=True, shown=shown)
-        with writing():
-            revision = await self._resource.delete(current.key, current.revision)
-        return Deleted(stored.at(view, revision), gone=True, shown=shown)
+            return Deleted(await self._commit.would_delete(context, view), gone=True, shown=shown)
+        return Deleted(await self._commit.delete(context, view), gone=True, shown=shown)
 
     async def _delete_gracefully(self, attempt: Attempt, options: DeleteOptions, period: int) -> Deleted:
         """Mark the object as being deleted, and then remove it if its grace period is 0: in two writes, as upstream."""
@@ -125,9 +133,8 @@ class Remover(Reader):
         marked = await self._commit.update(attempt)
         if finalizers or metadata["deletionGracePeriodSeconds"] or options.dry_run:
             return Deleted(marked, gone=False)
-        with writing(), suppress(NotFound):  # a concurrent request may have removed it
-            revision = await self._resource.delete(marked.key, marked.revision)
-            marked = stored.at(marked, revision)
+        with suppress(NotFound):  # a concurrent request may have removed it
+            marked = await self._commit.delete(attempt.write.context, marked)
         return Deleted(marked, gone=True, shown=self._strategy.returns_deleted)
 
     async def delete_collection(
@@ -191,16 +198,25 @@ class Remover(Reader):
     async def _retry(self, context: Context, name: str, attempt: Callable[[StoredObject | None], Awaitable[T]]) -> T:
         """Run `attempt` on the current object, and again on the newer object each time another writer was quicker."""
         key = self._key(context, name)
-        await self.catch_up("")
-        current = self._views.cached(key)
+        current = await self._newest(context, key)
+        left = _TRIES
         while True:
             try:
                 return await attempt(current)
             except (Conflict, KeyExists) as lost:
                 with reading():
                     current = stored.make(lost.current)
+            except Overtaken as lost:
+                if not (left := left - 1):
+                    raise lost.error from None
+                current = await self._newest(context, key)
             except NotFound:
                 current = None
+
+    async def _newest(self, context: Context, key: str) -> StoredObject | None:
+        """The object from which the first attempt of a write starts, None if there is none."""
+        await self.catch_up("")
+        return self._views.cached(key)
 
 
 def _marking(context: Context, options: DeleteOptions, stored_in: StoredIn = StoredIn.STORAGE_VERSION) -> Write:

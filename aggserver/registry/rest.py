@@ -7,9 +7,9 @@ Source: k8s.io/apiserver pkg/registry/rest/rest.go, v0.36.3.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from aggserver.authentication.user import UserInfo
 from aggserver.meta.errors import StatusError
@@ -25,6 +25,7 @@ __all__ = [
     "Applier",
     "ApplyConfiguration",
     "CollectionDeleter",
+    "Connecter",
     "Context",
     "CorruptDeleter",
     "Creater",
@@ -37,6 +38,7 @@ __all__ = [
     "Lister",
     "Object",
     "Replacer",
+    "RequestOrigin",
     "Transform",
     "Updater",
     "WatchEvent",
@@ -48,6 +50,21 @@ __all__ = [
 ]
 
 
+class RequestOrigin(Protocol):
+    """The HTTP request behind a context, for resources whose functions may ask more of it."""
+
+    @property
+    def audit_id(self) -> str: ...
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """The first value of each parameter."""
+
+    @property
+    def deadline(self) -> float:
+        """By the event loop's clock; infinite for a request that may last."""
+
+
 @dataclass(slots=True)
 class Context:
     """The context of a request. namespace: '' for a cluster-scoped resource or for all namespaces.
@@ -56,7 +73,7 @@ class Context:
     object_bytes: size of the stored object that an update starts from; set before its transform is called.
     name: the object's name in the URL, '' for none; the create of a subresource needs it.
     metadata_only: whether the response has only metadata of the objects, so that they need not be converted to the requested
-    version.
+    version. origin: None for what the server itself does.
     """
 
     user: UserInfo
@@ -66,6 +83,7 @@ class Context:
     object_bytes: int = 0
     metadata_only: bool = False
     name: str = ""
+    origin: RequestOrigin | None = None
 
 
 class Object(Protocol):
@@ -76,7 +94,8 @@ class Object(Protocol):
         """Its JSON in the requested version, with its resourceVersion."""
 
     @property
-    def revision(self) -> int: ...
+    def resource_version(self) -> str:
+        """As in its metadata; '0' for an object that is not stored."""
 
     @property
     def key(self) -> str:
@@ -149,10 +168,10 @@ class DeleteOptions:
 
 @dataclass(frozen=True, slots=True)
 class ListResult:
-    """revision: the list's resourceVersion. remaining: the number of objects after this page; None if unknown or zero."""
+    """remaining: the number of objects after this page; None if unknown or zero."""
 
     items: Sequence[Object]
-    revision: int
+    resource_version: str
     continue_token: str = ""
     remaining: int | None = None
 
@@ -254,6 +273,15 @@ class WriteRequest:
     context: Context
     options: WriteOptions
     admission: Admission = NO_ADMISSION
+
+
+class Connecter(Protocol):
+    """A subresource that does something with an object (POST), or tells of it (GET), and is no object itself."""
+
+    async def connect(self, context: Context, body: Any, *, dry_run: bool) -> JSONObject | AsyncIterator[bytes]:
+        """context: names the object. body: what was sent, decoded; None for nothing. Returns an answer, or a stream of bytes,
+        whose `aclose` frees it.
+        """
 
 
 @runtime_checkable

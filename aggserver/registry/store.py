@@ -27,9 +27,8 @@ from aggserver.meta.golang import parse_uint
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry import deletion, preparation, stored
 from aggserver.registry.ownership import Ownership
-from aggserver.registry.remover import Remover
+from aggserver.registry.remover import Overtaken, Remover
 from aggserver.registry.rest import ApplyConfiguration, Transform, WriteRequest, Written
-from aggserver.registry.storage_errors import writing
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Strategy, Verdict
 from aggserver.registry.write import APPLIED, CHANGED, CREATED, PUT, Attempt, Current, Making, StoredIn, Write, final
@@ -114,8 +113,7 @@ class Store(Remover):
             await write.aside(self._strategy.prune, obj)  # last, as upstream
         key = self._key(context, metadata["name"])
         if write.options.dry_run:
-            await self.catch_up("")
-            there = self._views.cached(key)
+            there = await self._newest(context, key)
             if there is not None:
                 raise KeyExists(key, KeyValue(key, stored.value(there), 0, there.revision))
             return await self._commit.would_create(attempt, key)
@@ -182,7 +180,7 @@ class Store(Remover):
         self._resource.check_write()
 
         async def attempt(current: StoredObject | None) -> Written:
-            with write.context.warnings.attempt(Conflict, KeyExists, NotFound):
+            with write.context.warnings.attempt(Conflict, KeyExists, NotFound, Overtaken):
                 if current is None:
                     return Written(await self._create_by(write, name, make), created=True)
                 store = self._store_of(current) if write.keeps_version else self
@@ -229,8 +227,8 @@ class Store(Remover):
     async def _remove_emptied(self, write: Write, current: StoredObject, obj: JSONObject) -> StoredObject:
         if not write.options.dry_run:
             # NotFound is success: a concurrent request that removed the last finalizer too has deleted the object.
-            with writing(), suppress(NotFound):
-                await self._resource.delete(current.key, current.revision)
+            with suppress(NotFound):
+                await self._commit.delete(write.context, current)
         removed = StoredObject(current.key, self._views.encode_whole(obj), current.revision)
         removed.content_revision = stored.UNSTORED
         return removed
@@ -291,7 +289,8 @@ class Store(Remover):
             object_meta.drop_malformed(metadata)
             preparation.place_in_namespace(metadata, context.namespace, namespaced=self._info.namespaced)
             try:
-                managed_fields.decode(metadata.get("managedFields"))
+                if metadata.get("managedFields") is not entries:
+                    managed_fields.decode(metadata.get("managedFields"))
             except ManagedFieldsError as error:
                 metadata["managedFields"] = entries
                 context.warnings.append(

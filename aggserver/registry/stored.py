@@ -28,6 +28,7 @@ __all__ = [
     "UNSTORED",
     "FieldReader",
     "StoredObject",
+    "VersionedObject",
     "api_version",
     "at",
     "converted",
@@ -38,6 +39,7 @@ __all__ = [
     "metadata_of",
     "unstored",
     "value",
+    "versioned",
 ]
 
 _raw_decode = json.JSONDecoder().raw_decode
@@ -80,6 +82,10 @@ class StoredObject:
     def size(self) -> int:
         return len(self.raw)
 
+    @property
+    def resource_version(self) -> str:
+        return str(self.revision)
+
     def decoded(self) -> JSONObject:
         """A decoded copy, which the caller may change. Raises Corrupt."""
         try:
@@ -100,11 +106,15 @@ class StoredObject:
         if raw == self.raw:
             self.form = form
             return self
-        view = StoredObject(self.key, raw, self.revision)
+        view = self._with(raw)
         view.form = form
         if remember:
             self._conformed = view
         return view
+
+    def _with(self, raw: bytes) -> StoredObject:
+        """The object with other bytes."""
+        return StoredObject(self.key, raw, self.revision)
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -140,6 +150,23 @@ class StoredObject:
         return f"StoredObject({self.key!r}, revision={self.revision})"
 
 
+class VersionedObject(StoredObject):
+    """An object whose resourceVersion is a text that somebody else has made. It has no revision: that is 0."""
+
+    __slots__ = ("_version",)
+
+    def __init__(self, key: str, raw: bytes, version: str) -> None:
+        super().__init__(key, raw, 0)
+        self._version = version
+
+    @property
+    def resource_version(self) -> str:
+        return self._version
+
+    def _with(self, raw: bytes) -> StoredObject:
+        return VersionedObject(self.key, raw, self._version)
+
+
 def head(api_version: str, kind: str) -> bytes:
     """The first bytes of every encoded object of this version and kind."""
     return codec.encode_json({"apiVersion": api_version, "kind": kind})[:-1] + b',"metadata":{'
@@ -169,6 +196,15 @@ def make(kv: KeyValue) -> StoredObject:
         return StoredObject(kv.key, _place(kv.value, kv.revision), kv.revision)
     except _UndecodableError as error:
         raise Corrupt(kv.key, kv.revision, str(error)) from None
+
+
+def versioned(key: str, encoded: bytes, version: str) -> VersionedObject:
+    """An object with a text as its resourceVersion. encoded: as `encode` has made it. version: has nothing that JSON escapes."""
+    found = _HEAD.match(encoded)
+    assert found is not None  # `encode` writes it so
+    cut = found.end()
+    raw = b'%b"resourceVersion":"%b",%b' % (encoded[:cut], version.encode(), encoded[cut:])
+    return VersionedObject(key, raw, version)
 
 
 def make_decodable(kv: KeyValue) -> StoredObject:
@@ -215,7 +251,7 @@ def unstored(key: str, encoded: bytes, revision: int = 0) -> StoredObject:
 
 def value(obj: StoredObject) -> bytes:
     """The bytes as they are stored: `raw` without the resourceVersion that `make` has inserted."""
-    placed = b'"resourceVersion":"%d",' % obj.revision
+    placed = b'"resourceVersion":"%b",' % obj.resource_version.encode()
     start = obj.raw.index(placed)
     return obj.raw[:start] + obj.raw[start + len(placed) :]
 

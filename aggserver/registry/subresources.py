@@ -130,6 +130,7 @@ class ScaleStore:
             parent["metadata"]["resourceVersion"] = given
 
     def _view(self, obj: Object, tree: JSONObject) -> StoredObject:
+        assert isinstance(obj, StoredObject)  # Scales are parts of objects that a Store has written
         return StoredObject(obj.key, codec.encode_json(self._scale(tree)), obj.revision)
 
     def _scale(self, tree: JSONObject, unset: int = 0) -> JSONObject:

@@ -360,6 +360,11 @@ class Cacher(Generic[T]):
                 text, self._prefix, self.revision, why, exc_info=error.__cause__ if isinstance(error, Defect) else None
             )
 
+    def forget_changes(self) -> None:
+        """Drop the recent changes, after so many that they were the loading of the store itself: nobody resumes from within."""
+        self._window = Window(self.revision)
+        self._swept = 0
+
     def close(self) -> None:
         """End all watches as if the server closed them; waiting calls raise Unavailable. May be called twice."""
         self._closed = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any
 
 from aggserver.cluster import ClusterError, Unreachable
@@ -29,12 +29,13 @@ class FakeCluster:
     """objects: path of a collection -> name -> object. calls: (method, path) of every request. bodies: their bodies.
     dry_runs: the places in `calls` of those that were dry runs.
 
-    headers: path -> the headers of its responses.
+    headers: path -> the headers of its responses. sent_headers: the additional ones of each request.
     """
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, JSONObject]] = {}
         self.calls: list[tuple[str, str]] = []
+        self.sent_headers: list[tuple[tuple[str, str], ...]] = []
         self.bodies: list[Any] = []
         self.dry_runs: set[int] = set()
         self.headers: dict[str, dict[str, str]] = {}
@@ -87,7 +88,9 @@ class FakeCluster:
         body: Any = None,
         timeout: float = 10.0,  # noqa: ASYNC109
         accept: str = "",
+        headers: Sequence[tuple[str, str]] = (),
     ) -> JSONObject:
+        self.sent_headers.append(tuple(headers))
         # The options of a deletion are in its body, if it has one.
         is_dry_run = "dryRun" in body if method == "DELETE" and body else (query or {}).get("dryRun") == "All"
         if is_dry_run:

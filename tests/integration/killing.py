@@ -158,7 +158,7 @@ class Servers:
 
 def _moves(server: Aggregated) -> bool:
     said = server.output
-    return said.rfind("holding the Lease") > said.rfind("is lost: this server moves nothing")
+    return said.rfind("holding the Lease") > said.rfind("is lost: this server moves definitions no more")
 
 
 def plane_with_definition(plane: ControlPlane) -> None:

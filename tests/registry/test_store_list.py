@@ -57,7 +57,7 @@ SELECTED: dict[str, tuple[dict[str, Any], str]] = {
 async def test_selected(five: Store, case: str) -> None:
     options, expected = SELECTED[case]
     found = await listed(five, **options)
-    assert (names(found), found.revision, found.continue_token) == (expected, 7, "")
+    assert (names(found), int(found.resource_version), found.continue_token) == (expected, 7, "")
 
 
 async def test_fields_of_a_cluster_scoped_resource(world: World) -> None:
@@ -79,10 +79,10 @@ async def test_a_changed_object_is_selected_by_what_it_is(five: Store) -> None:
 
 async def test_pages(five: Store) -> None:
     first = await listed(five, limit=2)
-    assert (names(first), first.remaining, first.revision) == ("ab", 3, 7)
+    assert (names(first), first.remaining, int(first.resource_version)) == ("ab", 3, 7)
     assert decode_continue(first.continue_token, PREFIX) == (f"{PREFIX}b\0", 7)
     second = await listed(five, limit=2, continue_token=first.continue_token)
-    assert (names(second), second.remaining, second.revision) == ("cd", 1, 7)
+    assert (names(second), second.remaining, int(second.resource_version)) == ("cd", 1, 7)
     last = await listed(five, limit=2, continue_token=second.continue_token)
     assert (names(last), last.remaining, last.continue_token) == ("e", None, "")
 
@@ -93,7 +93,7 @@ async def test_pages_are_of_one_moment(five: Store) -> None:
     await create(five, "cc")
     await change(five, "d", lambda obj: obj["spec"].update(color="green"))
     rest = await listed(five, continue_token=first.continue_token)
-    assert (names(rest), rest.revision) == ("cde", 7)
+    assert (names(rest), int(rest.resource_version)) == ("cde", 7)
     assert rest.items[1].decoded()["spec"] == {"color": "red"}
 
 
@@ -122,7 +122,7 @@ async def test_continue_after_compaction(world: World, five: Store) -> None:
     assert error.status()["metadata"] == {"continue": error.continue_token}
     # The remainder as it is now: it has objects that were created meanwhile, if they sort behind the token's key.
     rest = await listed(fresh, limit=3, continue_token=error.continue_token)
-    assert (names(rest), rest.revision, rest.remaining) == ("bbccc", 9, 2)
+    assert (names(rest), int(rest.resource_version), rest.remaining) == ("bbccc", 9, 2)
 
 
 async def test_continue_after_compaction_while_the_cache_remembers(world: World, five: Store) -> None:
@@ -132,10 +132,10 @@ async def test_continue_after_compaction_while_the_cache_remembers(world: World,
     await change(five, "c", lambda obj: obj["spec"].update(color="green"))
     await world.storage.compact(9)
     rest = await listed(five, continue_token=first.continue_token)
-    assert (names(rest), rest.revision) == ("cde", 7)
+    assert (names(rest), int(rest.resource_version)) == ("cde", 7)
     assert rest.items[0].decoded()["spec"] != {"color": "green"}
     exact = await listed(five, resource_version="7", resource_version_match="Exact")
-    assert (names(exact), exact.revision) == ("abcde", 7)
+    assert (names(exact), int(exact.resource_version)) == ("abcde", 7)
 
 
 BAD_TOKENS: dict[str, tuple[dict[str, Any], str]] = {
@@ -195,7 +195,7 @@ async def test_resource_versions(five: Store, case: str) -> None:
     await delete(five, "a")
     await change(five, "b", lambda obj: obj["spec"].update(color="green"))
     found = await listed(five, **options)
-    assert (names(found), found.revision, bool(found.continue_token)) == (expected, revision, more)
+    assert (names(found), int(found.resource_version), bool(found.continue_token)) == (expected, revision, more)
 
 
 async def test_exactly_at_a_forgotten_revision(world: World, five: Store) -> None:

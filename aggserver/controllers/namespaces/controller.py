@@ -2,6 +2,8 @@
 
 All objects of all kinds are deleted as a client would delete them, so that their finalizers are respected. Pods go first, and the
 rest only when there are none. The conditions of the namespace show what is left.
+Objects that are not in the store, but kept by a source of somebody's own, are deleted last, by their resources. A source that
+fails keeps the namespace, with the reason in its conditions, since nobody can say that it has nothing there.
 It begins GRACE_SECONDS after the deletion: suites that were written for envtest, where nothing empties namespaces, delete a
 namespace and then finalize it themselves, which must not conflict with writes of this controller.
 Source: k8s.io/kubernetes pkg/controller/namespace, v1.36.3. Upstream waits five seconds before it begins, and longer for what has
@@ -10,6 +12,7 @@ finalizers.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from aggserver.controllers.internal_client import InternalClient, service_account
@@ -19,7 +22,7 @@ from aggserver.informers.informer import CONTROLLER, Informer
 from aggserver.informers.work_queue import CallLater, call_later
 from aggserver.kinds.namespaces import FINALIZER, NamespaceFinalizeStrategy, NamespaceStatusStrategy, finalizers
 from aggserver.meta import times
-from aggserver.meta.errors import StatusError
+from aggserver.meta.errors import StatusError, qualified
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions, WriteRequest
 from aggserver.registry.store import Store
@@ -35,6 +38,9 @@ _BACKGROUND = DeleteOptions(propagation="Background")
 _WRITE = WriteOptions(field_manager="aggserver", bounded=False)
 # Seconds until a deleted namespace is checked again while its objects wait for the finalizers of others.
 _RESYNC_SECONDS = 0.5
+# Seconds until that for a source of somebody's own that has failed, and that it may take.
+_SOURCE_RESYNC_SECONDS = 5.0
+_SOURCE_SECONDS = 10.0
 # Namespaces that are emptied concurrently.
 _WORKERS = 4
 
@@ -77,6 +83,10 @@ class NamespaceController:
             self._deleted[name] = uid
             return self._grace
         remaining = await self._empty(name)
+        sources = Remaining()
+        if not remaining.objects and not remaining.failures:
+            await self._empty_sources(name, sources)
+            remaining = sources
         now = times.format_time(self._clock())
 
         async def with_status(current: JSONObject) -> JSONObject:
@@ -88,7 +98,7 @@ class NamespaceController:
         try:
             await self._status.update(WriteRequest(Context(CONTROLLER), _WRITE), name, with_status)
             if remaining.objects or remaining.failures:
-                return _RESYNC_SECONDS
+                return _SOURCE_RESYNC_SECONDS if sources.failures else _RESYNC_SECONDS
             await self._finalize.update(WriteRequest(Context(CONTROLLER), _WRITE), name, without_finalizer)
         except StatusError as error:
             if error.code != 404:  # a client removed it first
@@ -107,6 +117,27 @@ class NamespaceController:
             if (group, resource) != _PODS:
                 await self._delete(group, resource, namespace, remaining)
         return remaining
+
+    async def _empty_sources(self, namespace: str, remaining: Remaining) -> None:
+        """Delete what is not in the store. The sources are asked together: one that hangs delays no other one."""
+
+        async def empty(group: str, resource: str) -> None:
+            try:
+                async with asyncio.timeout(_SOURCE_SECONDS):
+                    if await self._client.list_elsewhere(group, resource, namespace):
+                        await self._client.delete_all(group, resource, namespace, _BACKGROUND)
+                        if left := await self._client.list_elsewhere(group, resource, namespace):
+                            remaining.objects[group, resource] = len(left)
+                            for obj in left:
+                                remaining.finalizers.update(obj.decoded()["metadata"].get("finalizers") or ())
+            except TimeoutError:
+                remaining.failures.append(f"{qualified(resource, group)}: no answer in {_SOURCE_SECONDS:.0f} s")
+            except StatusError as error:
+                remaining.failures.append(f"{qualified(resource, group)}: {error.message}")
+
+        async with asyncio.TaskGroup() as tasks:
+            for name in list(self._client.elsewhere()):
+                tasks.create_task(empty(*name))
 
     async def _delete(self, group: str, resource: str, namespace: str, remaining: Remaining) -> None:
         # Count first: most resources have no objects here, and counting needs neither their cache nor their schema.

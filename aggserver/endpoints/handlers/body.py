@@ -28,6 +28,7 @@ __all__ = [
     "read_configuration",
     "read_delete_body",
     "read_object",
+    "read_value",
     "warning_texts",
 ]
 
@@ -149,6 +150,18 @@ async def _decode_configuration(request: Request, text: bytes) -> tuple[Any, lis
             if nothing_repeated:
                 return value, []
     return await _slowly(request, codec.decode_yaml_checking_keys, text)
+
+
+async def read_value(request: Request) -> Any:
+    """The value in a body that is no object of a resource; None if there is no body. Raises 400, 413, 415."""
+    body = await request.body()
+    if not body:
+        return None
+    try:
+        value, _ = await _decode(request, body, request.header(b"content-type"))
+    except (codec.DecodeError, protobuf.ProtobufError) as error:
+        raise errors.bad_request(str(error)) from None
+    return value
 
 
 async def read_delete_body(request: Request) -> Any:

@@ -29,7 +29,7 @@ def shows_metadata_only(scope: ResourceScope, media: MediaType) -> bool:
 
 def object_reply(scope: ResourceScope, request: Request, media: MediaType, obj: Object, status: int = 200) -> Response:
     if media.convert == "Table":
-        return _table_reply(scope, request, media, [obj], {"resourceVersion": str(obj.revision)}, status)
+        return _table_reply(scope, request, media, [obj], {"resourceVersion": obj.resource_version}, status)
     if media.convert:
         return tree_reply(media, table.partial_object_metadata(obj.decoded(), media.api_version), status)
     if media.plain_json:
@@ -38,7 +38,7 @@ def object_reply(scope: ResourceScope, request: Request, media: MediaType, obj: 
 
 
 def list_reply(scope: ResourceScope, request: Request, media: MediaType, result: ListResult) -> Response:
-    meta: JSONObject = {"resourceVersion": str(result.revision)}
+    meta: JSONObject = {"resourceVersion": result.resource_version}
     # Lists of custom resources always have `continue`, empty on the last page: upstream's unstructured list doesn't omit it.
     if result.continue_token or not (media.convert or scope.typed):
         meta["continue"] = result.continue_token

@@ -78,6 +78,7 @@ class LeftHost(FakeCluster):
         body: Any = None,
         timeout: float = 10.0,  # noqa: ASYNC109
         accept: str = "",
+        headers: Sequence[tuple[str, str]] = (),
     ) -> JSONObject:
         if not path.startswith(BASE):
             return await super().request(method, path, query=query, body=body, timeout=timeout, accept=accept)
