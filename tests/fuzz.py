@@ -40,6 +40,8 @@ MODULES = (
     "tests.schema.test_defaulting",
     "tests.schema.test_pruning",
     "tests.schema.test_structural",
+    "tests.typed.test_round_trips",
+    "tests.typed.test_texts",
 )
 
 Law = Callable[[], None]
