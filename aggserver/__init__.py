@@ -6,20 +6,101 @@ releases.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aggserver.meta.errors import StatusError
+    from aggserver.resources.app import App
+    from aggserver.resources.errors import (
+        AlreadyExists,
+        Conflict,
+        FieldError,
+        Forbidden,
+        Invalid,
+        NotFound,
+        Unavailable,
+    )
+    from aggserver.resources.handle import Column
+    from aggserver.resources.metrics import MetricRequest, NodeUsage, PodUsage, Sample, Usage
+    from aggserver.resources.pages import Page
+    from aggserver.resources.requests import Changed, Gone, ListRequest, Relist, Request
+    from aggserver.resources.stored import Stored
+    from aggserver.resources.virtual import Virtual
+    from aggserver.typed.markers import Doc, Int32, IntOrString, MapKey
+    from aggserver.typed.metadata import Metadata
+    from aggserver.typed.quantity import Quantity
 
-__all__ = ["StatusError", "__version__"]
+# Public name -> its module. Each is imported at its first use: each run of pytest loads our plugin, and this package with it.
+_MODULES = {
+    "AlreadyExists": "aggserver.resources.errors",
+    "App": "aggserver.resources.app",
+    "Changed": "aggserver.resources.requests",
+    "Column": "aggserver.resources.handle",
+    "Conflict": "aggserver.resources.errors",
+    "Doc": "aggserver.typed.markers",
+    "FieldError": "aggserver.resources.errors",
+    "Forbidden": "aggserver.resources.errors",
+    "Gone": "aggserver.resources.requests",
+    "Int32": "aggserver.typed.markers",
+    "IntOrString": "aggserver.typed.markers",
+    "Invalid": "aggserver.resources.errors",
+    "ListRequest": "aggserver.resources.requests",
+    "MapKey": "aggserver.typed.markers",
+    "Metadata": "aggserver.typed.metadata",
+    "MetricRequest": "aggserver.resources.metrics",
+    "Sample": "aggserver.resources.metrics",
+    "Usage": "aggserver.resources.metrics",
+    "NodeUsage": "aggserver.resources.metrics",
+    "PodUsage": "aggserver.resources.metrics",
+    "NotFound": "aggserver.resources.errors",
+    "Page": "aggserver.resources.pages",
+    "Quantity": "aggserver.typed.quantity",
+    "Relist": "aggserver.resources.requests",
+    "Request": "aggserver.resources.requests",
+    "StatusError": "aggserver.meta.errors",
+    "Stored": "aggserver.resources.stored",
+    "Unavailable": "aggserver.resources.errors",
+    "Virtual": "aggserver.resources.virtual",
+}
+
+__all__ = [
+    "AlreadyExists",
+    "App",
+    "Changed",
+    "Column",
+    "Conflict",
+    "Doc",
+    "FieldError",
+    "Forbidden",
+    "Gone",
+    "Int32",
+    "IntOrString",
+    "Invalid",
+    "ListRequest",
+    "MapKey",
+    "Metadata",
+    "MetricRequest",
+    "NodeUsage",
+    "NotFound",
+    "Page",
+    "PodUsage",
+    "Quantity",
+    "Relist",
+    "Request",
+    "Sample",
+    "StatusError",
+    "Stored",
+    "Unavailable",
+    "Usage",
+    "Virtual",
+    "__version__",
+]
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """Import StatusError at its first use: each run of pytest loads our plugin, and this package with it."""
-    if name != "StatusError":
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from aggserver.meta.errors import StatusError
-
-    return StatusError
+    return getattr(import_module(_MODULES[name]), name)

@@ -5,6 +5,9 @@ aggserver dev user    a client certificate and a kubeconfig for a user of that s
 aggserver serve       a server behind a cluster's aggregation layer
 aggserver cel         checks and runs CEL expressions, and the rules of definitions
 aggserver convert     converts objects between the versions of a definition
+aggserver new         writes a project with resources in Python
+aggserver manifests   prints what a cluster needs to run it
+aggserver schema      prints the schema of a Python class
 aggserver envtest     writes programs that replace envtest's
 aggserver adopt       plan, status, release, cleanup: for the definitions that `aggserver serve` adopts
 aggserver storage     check, backup, restore, migrate, compact: for the storage of either server
@@ -21,16 +24,19 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aggserver
 from aggserver.errors import AggserverError
 from aggserver.options import ADOPT, STORAGE, Options, parse
 
 if TYPE_CHECKING:
+    import socket
+
+    from aggserver.app.python_apps import LoadedApps
     from aggserver.server.serving import Server
 
 __all__ = ["main"]
@@ -83,10 +89,28 @@ def _run(argv: Sequence[str]) -> int:
         from aggserver.commands.convert import command as convert
 
         return int(not convert.run(options, _say))
+    if options.command == "schema":
+        from aggserver.commands.schema import command as schema
+
+        schema.run(options, _say)
+        return 0
     if options.command == "envtest":
         from aggserver.commands.envtest import command as envtest
 
         envtest.run(options, aggserver.__version__, _say)
+        return 0
+    if options.command == "new":
+        from aggserver.commands.new import command as new
+
+        new.run(options, aggserver.__version__, _say)
+        return 0
+    if options.command == "manifests":
+        from aggserver.app.in_process import installed
+        from aggserver.app.python_apps import load
+        from aggserver.commands.manifests import command as manifests
+
+        apps = load(options.apps)
+        manifests.run(options, installed(apps).everything(), _say, runs_tasks=any(app.tasks for _, app in apps))
         return 0
     if options.command in ADOPT:
         import asyncio
@@ -132,22 +156,41 @@ def _serve(options: Options) -> int:
     # Most of a start is imports, whose objects live for ever. Searching these for garbage took a seventh of a start, so the
     # collector is off until they are frozen.
     gc.disable()
-    import asyncio
-
     from aggserver.app.logs import log_unhandled
-    from aggserver.server.serving import loop_factory
 
     log_unhandled()
 
+    if options.reload:
+        # `standalone`, too, so that a new process has only the modules of the App to import.
+        from aggserver.app import reloading, standalone  # noqa: F401
+
+        return reloading.run(options, _run_dev, _say)
+    apps: LoadedApps = ()
+    if options.apps:
+        from aggserver.app.python_apps import load
+
+        apps = load(options.apps)
+
     # Only the mode's own libraries: `dev` starts faster without those that talk to a cluster.
     if options.command == "dev":
-        from aggserver.app import standalone
+        return _run_dev(options, apps, _say, None)
+    from aggserver.app import aggregated
 
-        serving = partial(standalone.run, options, _say, _stop_on_signals)
-    else:
-        from aggserver.app import aggregated
+    return _run_server(partial(aggregated.run, options, apps, _stop_on_signals))
 
-        serving = partial(aggregated.run, options, _stop_on_signals)
+
+def _run_dev(options: Options, apps: LoadedApps, say: Callable[[str], None], listener: socket.socket | None) -> int:
+    from aggserver.app import standalone
+
+    return _run_server(partial(standalone.run, options, apps, say, _stop_on_signals, listener))
+
+
+def _run_server(serving: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Runs a server on a new event loop, when all of its modules and the Apps are imported."""
+    import asyncio
+
+    from aggserver.server.serving import loop_factory
+
     gc.freeze()
     gc.enable()
     # A write allocates and frees some thousand objects, hardly any of them in cycles. With the default threshold of 700 the

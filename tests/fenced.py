@@ -1,6 +1,7 @@
 """The fenced blocks of README.md and docs/, and the commands in those of a shell.
 
-In a block of `sh` every line is a command; in one of `console` commands stand after `$ `, and below each what it prints.
+In a block of `sh` every line is a command; in one of `console` commands stand after `$ `, and below each what it prints. A block
+of `bash` is a script as a whole, which the test of its page runs.
 """
 
 from __future__ import annotations

@@ -11,10 +11,19 @@ from typing import Any
 import pytest
 
 from aggserver.options import parse
-from tests import test_cel_page, test_conversion_page, test_envtest_command, test_readme
-from tests.app import test_controllers
+from tests import (
+    test_cel_page,
+    test_conversion_page,
+    test_envtest_command,
+    test_python_page,
+    test_python_running_page,
+    test_python_types_page,
+    test_readme,
+)
+from tests.app import test_controllers, test_reloading
 from tests.fenced import PAGES, blocks, commands
 from tests.integration import test_commands as integration
+from tests.integration import test_python_running_page as on_a_cluster
 from tests.integration import test_users
 
 NOT_RUN = {
@@ -49,6 +58,7 @@ READ = [
     "python -m benchmarks.merging",
     "python -m benchmarks.operators",
     "python -m benchmarks.testing",
+    "python -m benchmarks.wardle",
     "python -m benchmarks.watchers",
     "python -m benchmarks --write-docs",
     "python -m benchmarks --report benchmarks/results/20260101T000000Z.json --write-docs",
@@ -69,6 +79,11 @@ RUN = [
     *test_users.RUNS,
     *test_controllers.RUNS,
     *test_envtest_command.RUNS,
+    *test_python_page.RUNS,
+    *test_python_running_page.RUNS,
+    *test_reloading.RUNS,
+    *on_a_cluster.RUNS,
+    *test_python_types_page.RUNS,
 ]
 
 
@@ -85,7 +100,7 @@ def test_every_command_is_run_or_has_a_reason() -> None:
 def test_every_block_says_what_it_is(page: str) -> None:
     """A command in a block without a language would be run by nobody."""
     languages = {block.language for block in blocks() if block.page == page}
-    assert languages <= {"sh", "console", "text", "yaml", "python", "go", "mermaid"}
+    assert languages <= {"sh", "bash", "console", "text", "yaml", "python", "go", "mermaid"}
 
 
 class Taken(Exception):

@@ -10,13 +10,40 @@ import aggserver
 from aggserver import cel, testing
 
 PUBLIC = {
-    aggserver: ["StatusError", "__version__"],
+    aggserver: [
+        *(
+            "AlreadyExists",
+            "App",
+            "Changed",
+            "Column",
+            "Conflict",
+            "Doc",
+            "FieldError",
+            "Forbidden",
+            "Gone",
+            "Int32",
+            "IntOrString",
+        ),
+        *(
+            "Invalid",
+            "ListRequest",
+            "MapKey",
+            "Metadata",
+            "MetricRequest",
+            "NodeUsage",
+            "NotFound",
+            "Page",
+            "PodUsage",
+            "Quantity",
+        ),
+        *("Relist", "Request", "Sample", "StatusError", "Stored", "Unavailable", "Usage", "Virtual", "__version__"),
+    ],
     cel: [
         *("CELError", "Checked", "CompileError", "CostExceeded", "Duration", "Environment", "EvaluationError", "Objects"),
         *("Optional", "Program", "ProgramError", "Range", "SizeEstimator", "Timestamp", "Type", "TypeProvider", "Uint"),
         *("check", "compile_program", "estimate"),
     ],
-    testing: ["Server", "ServerError", "server_fixture"],
+    testing: ["AppClient", "AppClients", "AppEvent", "Server", "ServerError", "SyncClient", "check_source", "server_fixture"],
 }
 
 

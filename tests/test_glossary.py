@@ -16,9 +16,19 @@ _ROWS = re.findall(r"^\| ([\w, ]+) \| .+ \| (.+) \|$", (ROOT / "docs" / "glossar
 SHARED = {
     "Attributes": "upstream's word in both: of a request for authorization, and for admission",
     "Authorizer": "the interface, and CEL's type of that name",
+    "Column": "of a table that is served, and what users declare, which is a public name",
+    "Conflict": "what a store says, and what users' functions raise, which is a public name",
     "Decision": "the interface's answer, and CEL's type of that name",
     "Environment": "CEL's word for what an expression may name, and what the stores of a server share",
+    "FieldError": "the core's, and what users' hooks yield, which is a public name",
+    "Invalid": "CEL's invalid value, and what users' functions raise, which is a public name",
+    "NotFound": "what a store says, and what users' functions raise, which is a public name",
+    "Page": "of a store's list, and of a source's, which is a public name",
+    "Quantity": "the number, and the type of users' fields, which is a public name",
+    "Request": "the HTTP request, and what users' functions get, which is a public name",
+    "Sample": "objects that a plan looks at, and a number of a metric, which is a public name",
     "Server": "the one that serves, and the one of the tests of others, whose name is public",
+    "Unavailable": "what a store says, and what users' functions raise, which is a public name",
     "Type": "of CEL, and of Go",
 }
 

@@ -17,7 +17,7 @@ from tests.waiting import HANG_SECONDS
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text()
-PYTHON = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", README, re.DOTALL))
+PYTHON = dict(re.findall(r"```python\n# (test_\S+)\n(.*?)```", README, re.DOTALL))
 [INI] = re.findall(r"```text\n# pytest.ini\n(.*?)```", README, re.DOTALL)
 INSTALL = "pip install ."
 COMMAND = "aggserver dev -f crd.yaml -- pytest"

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+import socket
+import uuid
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aggserver
 from aggserver.apiextensions.definition import Definition
@@ -23,6 +25,7 @@ from aggserver.app.admission import AggregatedAdmission, Common
 from aggserver.app.admission_configuration import read_identities
 from aggserver.app.cluster_services import ClusterServices
 from aggserver.app.engine import Engine, listen, new_environment, open_webhooks
+from aggserver.app.errors import StartError
 from aggserver.app.memory import give_back_memory
 from aggserver.app.serving_certificate import ServingCertificate
 from aggserver.app.storage import compaction, open_host_etcd, open_storage
@@ -35,6 +38,8 @@ from aggserver.authorization.delegating import DelegatingAuthorizer
 from aggserver.cluster import Cluster
 from aggserver.cluster.client import connect
 from aggserver.cluster.configuration import SERVICE_ACCOUNT_FOLDER
+from aggserver.cluster.lease import Lease
+from aggserver.endpoints.installer import Installer
 from aggserver.endpoints.loading import loading
 from aggserver.endpoints.request import Filter
 from aggserver.options import Options
@@ -44,16 +49,19 @@ from aggserver.server.tls import FileWatcher, TLSConfig
 
 if TYPE_CHECKING:
     from aggserver.app.adoption import Adoption
+    from aggserver.app.python_apps import LoadedApps
+    from aggserver.resources.serving import Elected
 
-__all__ = ["run"]
+__all__ = ["DefinitionSources", "keep_registered", "run"]
 
 log = logging.getLogger("aggserver")
 
 
-async def run(options: Options, on_server: Callable[[Server], None]) -> int:
+async def run(options: Options, apps: LoadedApps, on_server: Callable[[Server], None]) -> int:
     """Serves until the server is asked to stop. Returns the exit status.
 
-    on_server: called with the server, so that the caller can stop it. Raises AggserverError if it can't start or go on.
+    apps: resources in Python. on_server: called with the server, so that the caller can stop it. Raises AggserverError if it
+    can't start or go on.
     """
     async with contextlib.AsyncExitStack() as stack:
         clusters = _Clusters(stack)
@@ -74,12 +82,20 @@ async def run(options: Options, on_server: Callable[[Server], None]) -> int:
         engine = Engine(environment, admission.chain, rule_options)
         engine.checks.add("admission", admission.healthy, livez=False, warning=admission.warning)
         service = _service(options)
+        app_tasks: Sequence[Task] = ()
+        if apps:
+            from aggserver.app.python_apps import serve_apps
+
+            app_tasks = serve_apps(apps, engine, environment, _elected(cluster, service), cluster, options)
+            if options.definitions is None and options.adopt is None and (waiting := engine.definitions.waiting_hooks()):
+                texts = [f"{place}: hooks on {name} would never be called" for name, place in waiting]
+                raise StartError("\n".join([*texts, "this server serves no definitions: --definitions names a folder of them"]))
 
         tls = TLSConfig(min_version=options.tls_min_version, cipher_suites=options.tls_cipher_suites)
         registrar = Registrar(cluster, service)
         certificate = ServingCertificate(options, cluster, service, tls)
         engine.checks.add("serving-certificate", certificate.healthy, livez=False)
-        sources = _Sources(engine, folder=options.definitions is not None, adoption=options.adopt is not None)
+        sources = DefinitionSources(engine, folder=options.definitions is not None, adoption=options.adopt is not None)
         adoption: Adoption | None = None
         before_authentication: dict[str, Filter] = {}
         if options.adopt is not None:
@@ -105,7 +121,7 @@ async def run(options: Options, on_server: Callable[[Server], None]) -> int:
             )
             certificate.on_change(adoption.trust)
             engine.checks.add("adoption", adoption.healthy, livez=False)
-        _keep_registered(engine, certificate, registrar)
+        keep_registered(engine.installer, certificate, registrar, sources)
 
         authenticator, trust_tasks = await _authentication(options, cluster, clusters, engine, tls)
         server = Server(
@@ -135,6 +151,7 @@ async def run(options: Options, on_server: Callable[[Server], None]) -> int:
             *compaction(storage, options),
             give_back_memory(),
             *trust_tasks,
+            *app_tasks,
         ]
         if options.definitions is not None:
             migrations = FolderMigrations(engine.migrator(FolderLedger(storage))) if options.migrate_storage else None
@@ -167,6 +184,22 @@ class _Clusters:
         return self._known[kubeconfig]
 
 
+def _elected(cluster: Cluster, service: Service) -> Elected:
+    """Runs work while this server holds a Lease, for the tasks of an App."""
+    identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+
+    async def run(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        lease = Lease(cluster, service.namespace, _lease_name(service.name, name), identity, does=f"runs the tasks of {name}")
+        await lease.run(work)
+
+    return run
+
+
+def _lease_name(service: str, app: str) -> str:
+    """Of a Service and an App: the name of a module may have what the name of an object can't."""
+    return f"{service}-app-{app}".lower().replace("_", "-")
+
+
 def _service(options: Options) -> Service:
     namespace = options.service_namespace
     if not namespace:
@@ -175,18 +208,21 @@ def _service(options: Options) -> Service:
     return Service(namespace or "default", options.service_name, options.service_port)
 
 
-def _keep_registered(engine: Engine, certificate: ServingCertificate, registrar: Registrar) -> None:
+def keep_registered(
+    installer: Installer, certificate: ServingCertificate, registrar: Registrar, sources: DefinitionSources
+) -> None:
     """Passes the served versions and the CA bundle to the registrar, whenever either changes."""
 
     def want() -> None:
-        # Not before the definitions were read: otherwise each restart would delete all APIServices for a moment.
-        if certificate.ca_bundle and engine.installer.generation:
-            versions = [version for group in engine.installer.groups() for version in group.versions]
+        # Not before the definitions were read: otherwise each restart would delete all APIServices for a moment, or with an App
+        # all but those of its resources.
+        if certificate.ca_bundle and installer.generation and sources.folder_is_read:
+            versions = [version for group in installer.groups() for version in group.versions]
             # The APIServices of adopted group-versions are kept by the server that moves families.
-            own = [each for each in versions if not engine.installer.adopted_by(each.group, each.version)]
+            own = [each for each in versions if not installer.adopted_by(each.group, each.version)]
             registrar.want([(each.group, each.version) for each in own], certificate.ca_bundle)
 
-    engine.installer.on_change(want)
+    installer.on_change(want)
     certificate.on_change(want)
 
 
@@ -225,7 +261,7 @@ def _trust(tls: TLSConfig, bundle: bytes) -> None:
     tls.update(client_ca_pem=bundle)
 
 
-class _Sources:
+class DefinitionSources:
     """Serves the definitions of the folder, if there is one, together with the adopted ones.
 
     Nothing is served before the folder was read: else the APIServices of its definitions would be deleted for a moment.
@@ -233,6 +269,8 @@ class _Sources:
 
     def __init__(self, engine: Engine, *, folder: bool, adoption: bool) -> None:
         self._definitions = engine.definitions
+        self._refused: set[str] = set()
+        self._told: set[str] = set()  # names in hooks that no definition has
         self._folder: Mapping[str, Definition] = {}
         self._adopted: Mapping[str, Definition] = {}
         self._awaited = adoption
@@ -245,6 +283,11 @@ class _Sources:
         if not self._read.is_set():
             return "the folder of definitions has not been read yet"
         return "the records of adopted definitions have not been read yet" if self._awaited else None
+
+    @property
+    def folder_is_read(self) -> bool:
+        """Whether the definitions of the folder are served; True if there is none."""
+        return self._read.is_set()
 
     def has_own(self, name: str) -> bool:
         """Whether the definition with that name is served from the folder."""
@@ -261,15 +304,32 @@ class _Sources:
         for name in self._folder.keys() & (definitions.keys() - self._adopted.keys()):
             log.warning("definitions: %s is adopted from the cluster, so that the one in the folder is not served", name)
         self._adopted = definitions
-        self._serve()
         self._awaited = False
+        self._serve()
+
+    def served(self, definition: Definition) -> bool:
+        """Whether the definition may be served; one with a name of a resource of an App is not, and that is logged once."""
+        conflict = self._definitions.claims.conflict_of(definition)
+        if conflict and definition.name not in self._refused:
+            log.error("definitions: %s is not served: %s", definition.name, conflict)
+            self._refused.add(definition.name)
+        elif not conflict:
+            self._refused.discard(definition.name)
+        return not conflict
 
     def _serve(self) -> None:
-        self._definitions.set_all({**self._folder, **self._adopted})
+        wanted = {**self._folder, **self._adopted}
+        self._definitions.set_all({name: definition for name, definition in wanted.items() if self.served(definition)})
+        if self.missing() is not None:
+            return
+        for name, place in self._definitions.waiting_hooks():
+            if name not in self._told:
+                log.error("%s: hooks on %s are never called: this server serves no such definition", place, name)
+                self._told.add(name)
 
 
 def _follow_folder(
-    folder: Path, engine: Engine, sources: _Sources, rule_options: RuleOptions, migrations: FolderMigrations | None
+    folder: Path, engine: Engine, sources: DefinitionSources, rule_options: RuleOptions, migrations: FolderMigrations | None
 ) -> Task:
     read = asyncio.Event()
 
@@ -278,9 +338,10 @@ def _follow_folder(
         for problem in loaded.new_problems:
             log.error("definitions: %s", problem)
         sources.in_folder({definition.name: definition for definition in loaded.definitions})
+        served = [definition for definition in loaded.definitions if sources.served(definition)]
         if migrations is not None:
-            migrations.sync(loaded.definitions)
-        log.info("definitions: serving %d from %s", len(loaded.definitions), folder)
+            migrations.sync(served)
+        log.info("definitions: serving %d from %s", len(served), folder)
 
     engine.checks.add("definitions", lambda: None if read.is_set() else "the folder has not been read yet", livez=False)
     source = FolderSource(folder, on_change, rule_options)

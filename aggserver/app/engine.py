@@ -47,18 +47,22 @@ from aggserver.webhook.config import ServiceResolver
 from aggserver.webhook.lazy import LazyWebhooks
 from aggserver.webhook.services import MappedServices
 
-__all__ = ["Engine", "listen", "new_environment", "new_uids", "open_webhooks"]
+__all__ = ["Engine", "listen", "listen_at", "new_environment", "new_uids", "open_webhooks"]
 
 
 def listen(options: Options) -> socket.socket:
     """A socket bound to --bind-address and --secure-port. Raises StartError."""
-    host, port = options.bind_address, options.secure_port
+    return listen_at(options.bind_address, options.secure_port, "--secure-port")
+
+
+def listen_at(host: str, port: int, flag: str) -> socket.socket:
+    """A socket bound to an address. flag: by which the port is chosen. Raises StartError."""
     try:
         return bind(host, port)
     except OSError as error:
         hint = {
-            errno.EADDRINUSE: f"port {port} is in use: --secure-port 0 takes a free port, --secure-port PORT another",
-            errno.EACCES: f"port {port} may not be used: --secure-port PORT takes one above 1023, --secure-port 0 a free one",
+            errno.EADDRINUSE: f"port {port} is in use: {flag} 0 takes a free port, {flag} PORT another",
+            errno.EACCES: f"port {port} may not be used: {flag} PORT takes one above 1023, {flag} 0 a free one",
             errno.EADDRNOTAVAIL: f"{host} is no address of this machine: --bind-address IP takes another",
         }.get(error.errno or 0)
         raise StartError(f"can't listen on {host}: {hint or error.strerror}") from None
@@ -135,6 +139,7 @@ class Engine:
         self.admission = admission(self.installer, AdmissionMetrics(self.metrics.registry))
         observed = replace(environment, observe_conversion=self._observe_conversion)
         self.definitions = Definitions(observed, self.admission, self.installer, rule_options)
+        self._ends: list[Callable[[], None]] = []
         self._watching = Watching(spread, self._observe_watch, call_later)
         self._observer = RequestObserver(self.metrics, self._served)
         self.handler: Handler = self._dispatcher()
@@ -197,6 +202,12 @@ class Engine:
         """Ends all watches of clients, and refuses new ones. Other requests in progress are not affected."""
         self._watching.stop()
         self.definitions.end_watches()
+        for end in self._ends:
+            end()
+
+    def on_end_watches(self, end: Callable[[], None]) -> None:
+        """Add what ends the watches of resources that are not of a definition."""
+        self._ends.append(end)
 
     def _served(self, group: str, version: str, resource: str) -> bool:
         return self.installer.find(group, version, resource) is not None

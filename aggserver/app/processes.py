@@ -8,10 +8,10 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-__all__ = ["run_command", "until_orphaned"]
+__all__ = ["BY_SIGNAL", "is_in_foreground", "run_command", "until_orphaned"]
 
 # Exit statuses of shells; the last is added to the signal's number.
-_CANNOT_RUN, _NOT_FOUND, _BY_SIGNAL = 126, 127, 128
+_CANNOT_RUN, _NOT_FOUND, BY_SIGNAL = 126, 127, 128
 
 # Signals that are passed on to the command. The server stops when the command has ended.
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -58,7 +58,7 @@ async def run_command(command: Sequence[str], variables: Mapping[str, str]) -> i
     except asyncio.CancelledError:
         await _end(process)
         raise
-    return status if status >= 0 else _BY_SIGNAL - status
+    return status if status >= 0 else BY_SIGNAL - status
 
 
 def _cannot(program: str, why: str, status: int) -> int:
@@ -67,11 +67,11 @@ def _cannot(program: str, why: str, status: int) -> int:
 
 
 def _pass_on(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    if process.returncode is None and not (number in _OF_TERMINALS and _is_in_foreground()):
+    if process.returncode is None and not (number in _OF_TERMINALS and is_in_foreground()):
         process.send_signal(number)
 
 
-def _is_in_foreground() -> bool:
+def is_in_foreground() -> bool:
     """Whether this process is in the foreground of a terminal, whose Ctrl-C goes to it and to the command."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import shlex
+import socket
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aggserver
 from aggserver import disk
@@ -37,7 +39,7 @@ from aggserver.app.processes import run_command, until_orphaned
 from aggserver.app.rare_controllers import rare_controllers
 from aggserver.app.service_accounts import ServiceAccounts
 from aggserver.app.storage import IN_MEMORY, compaction, data_folder, open_storage
-from aggserver.app.tasks import supervise
+from aggserver.app.tasks import Task, supervise
 from aggserver.certificates.issuing import SubjectNames
 from aggserver.controllers.policy_status import PolicyStatusController
 from aggserver.endpoints import front_page
@@ -57,15 +59,27 @@ from aggserver.standalone.sources import own_kinds
 from aggserver.standalone.token_reviews import TokenReviews, token_review_kind
 from aggserver.storage.interface import Storage
 
+if TYPE_CHECKING:
+    from aggserver.app.python_apps import LoadedApps
+
 __all__ = ["run"]
+
+log = logging.getLogger("aggserver")
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
-def run(options: Options, say: Callable[[str], None], on_server: Callable[[Server], None]) -> Coroutine[Any, Any, int]:
+def run(
+    options: Options,
+    apps: LoadedApps,
+    say: Callable[[str], None],
+    on_server: Callable[[Server], None],
+    listener: socket.socket | None = None,
+) -> Coroutine[Any, Any, int]:
     """Serves until the server is asked to stop, or the command that the options name has ended. Returns the exit status.
 
-    say: prints a line for the person who started the server. on_server: called with the server, so that the caller can stop it.
+    apps: resources in Python. say: prints a line for the person who started the server. on_server: called with the server, so
+    that the caller can stop it. listener: the socket to serve on, if not one by the options.
     Raises AggserverError if it can't start or go on.
     """
     parent = os.getppid()
@@ -73,19 +87,21 @@ def run(options: Options, say: Callable[[str], None], on_server: Callable[[Serve
         kubeconfig.read(options.kubeconfig_to_write)  # raises before anything is created
     # Read before there is an event loop, which would keep Ctrl-C from interrupting a download, or reading from a terminal.
     objects = [(origin, to_v1(obj)) for origin, obj in manifests.read(options.filenames)]
-    return _run(options, objects, parent, say, on_server)
+    return _run(options, apps, objects, parent, say, on_server, listener)
 
 
 async def _run(
     options: Options,
+    apps: LoadedApps,
     objects: Sequence[tuple[str, JSONObject]],
     parent: int,
     say: Callable[[str], None],
     on_server: Callable[[Server], None],
+    given: socket.socket | None,
 ) -> int:
     async with contextlib.AsyncExitStack() as stack:
         # Bind the port first: if it is in use, no folder is left behind.
-        listener = stack.enter_context(contextlib.closing(listen(options)))
+        listener = stack.enter_context(contextlib.closing(given or listen(options)))
         folder = await stack.enter_async_context(_folder(options.data))
         storage = await stack.enter_async_context(_storage(options))
         tls = TLSConfig(min_version=options.tls_min_version, cipher_suites=options.tls_cipher_suites)
@@ -128,6 +144,14 @@ async def _run(
         reviews = TokenReviews(accounts.tokens, time.time)
         engine.installer.install([("token reviews", [token_review_kind(reviews, engine.admission)])])
 
+        app_tasks: Sequence[Task] = ()
+        if apps:
+            from aggserver.app.python_apps import serve_apps
+
+            app_tasks = serve_apps(apps, engine, environment, options=options)
+            for name, place in engine.definitions.waiting_hooks():
+                log.info("%s: hooks on %s wait until a definition of that name is created", place, name)
+
         migrations = _migrations(engine, crds) if options.migrate_storage else None
         definition_controller = DefinitionController(
             crds, engine.definitions, time.time, migrations=migrations, is_built_in=engine.installer.built_in
@@ -162,6 +186,7 @@ async def _run(
             ("controller of definitions", definition_controller.run),
             ("watch of the rules of admission", admission.run),
             ("controller of the status of policies", policy_controller.run),
+            *app_tasks,
             *access.tasks,
             *credentials.tasks(),
             *controllers(options, engine, storage, namespace_store, lambda: credentials.ca_bundle, ready, rare),

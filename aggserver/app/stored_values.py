@@ -8,6 +8,7 @@ from aggserver.adoption.records.record import decode as read_adoption
 from aggserver.apiextensions import marks, stored_versions
 from aggserver.registry import storage_version
 from aggserver.registry.stored import make_decodable
+from aggserver.resources import known_schemas
 from aggserver.storage import records
 from aggserver.storage.interface import KeyValue
 
@@ -18,6 +19,7 @@ _RECORDS: Mapping[str, Callable[[KeyValue], object]] = {
     marks.PREFIX: marks.read_mark,
     storage_version.PREFIX: storage_version.read_record,
     stored_versions.RECORDS: stored_versions.read_record,
+    known_schemas.PREFIX: known_schemas.read_record,
 }
 
 

@@ -130,12 +130,15 @@ def _check(options: Options) -> None:
     _check_issuers(options)
     _check_controllers(options)
     _check_pods(options)
+    _check_reload(options)
     if options.command == _USER:
         _check_user(options)
     if options.command == "cel":
         _check_cel(options)
     if options.command == "convert":
         _check_convert(options)
+    if options.command == "manifests" and not (options.apps and options.image):
+        raise OptionsError("manifests: --app and --image are required")
     if options.command in ASK and options.all_definitions == bool(options.definition_names):
         raise OptionsError(f"{options.command}: NAME or --all is required, and not both")
 
@@ -187,6 +190,17 @@ def _check_controllers(options: Options) -> None:
 def _check_pods(options: Options) -> None:
     if options.pods == "run" and options.kinds == "none":
         raise OptionsError("--pods run has no meaning with --kinds none")
+
+
+def _check_reload(options: Options) -> None:
+    if not options.reload:
+        return
+    if not options.apps:
+        raise OptionsError("--reload has no meaning without --app")
+    if options.run:
+        raise OptionsError("--reload has no meaning with -- COMMAND, for which the server runs once")
+    if "-" in options.filenames:
+        raise OptionsError("--reload: -f - can't be read again")
 
 
 def is_controller_enabled(name: str, wanted: Sequence[str]) -> bool:

@@ -37,6 +37,9 @@ COMMANDS = {
     "dev user": "make a client certificate and a kubeconfig for a user of a server without a cluster",
     "cel": "check and evaluate a CEL expression, or the rules of a CustomResourceDefinition, without a server",
     "convert": "convert objects between the versions of a CustomResourceDefinition, without a server, or check its rules",
+    "new": "write a project of three files: resources in Python, their test, a Dockerfile",
+    "manifests": "print what a cluster needs to run resources that are written in Python",
+    "schema": "print the schema that a Python class has as a resource, without a server",
     "envtest": "write programs that take the place of envtest's kube-apiserver, etcd and kubectl",
     "completion": "print a shell completion script",
     "version": "print the version",
@@ -53,7 +56,8 @@ COMMANDS = {
 STORAGE = frozenset(command for command in COMMANDS if command.startswith("storage "))
 DEV_USER = frozenset({"dev user"})
 SERVE, DEV, CEL, COMPLETION = frozenset({"serve"}), frozenset({"dev"}), frozenset({"cel"}), frozenset({"completion"})
-CONVERT, ENVTEST = frozenset({"convert"}), frozenset({"envtest"})
+CONVERT, ENVTEST, SCHEMA = frozenset({"convert"}), frozenset({"envtest"}), frozenset({"schema"})
+NEW, MANIFESTS = frozenset({"new"}), frozenset({"manifests"})
 BOTH = SERVE | DEV
 # Commands that read and write the cluster's own etcd.
 ADOPTING = SERVE | {"adopt release"}
@@ -179,6 +183,50 @@ class Options:
         metavar="FILE",
         commands=DEV,
         short="-f",
+    )
+    apps: tuple[str, ...] = _option(
+        (),
+        "app",
+        convert.texts,
+        _SERVING,
+        "resources that are written in Python: MODULE:NAME of an App; may be repeated",
+        metavar="MODULE:NAME",
+        commands=BOTH | MANIFESTS,
+    )
+    image: str = _option(
+        "",
+        "image",
+        convert.text,
+        _SERVING,
+        "image that has the App, such as registry/name:1",
+        metavar="IMAGE",
+        commands=MANIFESTS,
+    )
+    namespace: str = _option(
+        "",
+        "namespace",
+        convert.text,
+        _SERVING,
+        "namespace that the server runs in (default: the name of the first module, with -system)",
+        metavar="NAMESPACE",
+        commands=MANIFESTS,
+    )
+    reload: bool = _option(
+        False,
+        "reload",
+        convert.boolean,
+        _SERVING,
+        "start a new process after each change of the files of --app; while they have errors, the old one goes on",
+        commands=DEV,
+    )
+    web_port: int | None = _option(
+        None,
+        "web-port",
+        convert.port,
+        _SERVING,
+        "port for the web applications that an App mounts, with plain HTTP; 0 picks a free port",
+        metavar="PORT",
+        commands=BOTH,
     )
     kubeconfig_to_write: Path | None = _option(
         None,
@@ -953,6 +1001,16 @@ class Options:
         positional=True,
         optional=True,
     )
+    project: str = _option(
+        "",
+        "project",
+        convert.text,
+        "",
+        "folder to make, whose name is that of the module, too",
+        metavar="NAME",
+        commands=NEW,
+        positional=True,
+    )
     assets: Path | None = _option(
         None,
         "assets",
@@ -961,6 +1019,16 @@ class Options:
         "folder to write the programs to, for KUBEBUILDER_ASSETS; made if it is not there",
         metavar="DIR",
         commands=ENVTEST,
+        positional=True,
+    )
+    type_name: str = _option(
+        "",
+        "type",
+        convert.text,
+        "",
+        "module and class, such as shop:Site; the module is looked for in this folder first",
+        metavar="MODULE:TYPE",
+        commands=SCHEMA,
         positional=True,
     )
     shell: str = _option(
@@ -980,7 +1048,7 @@ class Options:
         _RULES,
         f"output format: {', '.join(OUTPUTS)}",
         metavar="FORMAT",
-        commands=CEL | CONVERT | ADOPT,
+        commands=CEL | CONVERT | SCHEMA | ADOPT,
         short="-o",
     )
 

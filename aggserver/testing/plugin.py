@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kubernetes import client, dynamic
 
     from aggserver.testing.server import Server
+    from aggserver.testing.sync_client import AppClients
 
 __all__ = ["server_fixture"]
 
@@ -163,6 +164,18 @@ def aggserver_kubeconfig(aggserver: Server, monkeypatch: pytest.MonkeyPatch) -> 
         if hasattr(sys.modules.get(name), _LOCATION):
             monkeypatch.setattr(sys.modules[name], _LOCATION, str(aggserver.kubeconfig))
     return aggserver.kubeconfig
+
+
+@pytest.fixture
+def aggserver_app() -> Iterator[AppClients]:
+    """Serves Apps in this process until the test ends. Called with an App, and perhaps a user, it returns a client.
+
+    For tests that are plain functions; an async one needs no fixture: `async with app.client(user="ann") as ann`.
+    """
+    from aggserver.testing.sync_client import AppClients
+
+    with AppClients() as clients:
+        yield clients
 
 
 # --- clients of the package kubernetes ---

@@ -241,7 +241,7 @@ async def test_the_first_line_of_a_server_in_a_cluster_is_one_of_the_log(
     where = ["--kubeconfig", str(kubeconfig), "--cert-dir", str(tmp_path), "--definitions", str(tmp_path), "--data", ":memory:"]
     servers: list[Server] = []
     options = parse(["serve", *where, "--bind-address", "127.0.0.1", "--secure-port", "0"], {})
-    serving = asyncio.create_task(aggregated.run(options, servers.append))
+    serving = asyncio.create_task(aggregated.run(options, (), servers.append))
     await until(lambda: "listens on" in stream.getvalue() or serving.done())
     servers[0].request_stop()
     assert await serving == 0
@@ -315,7 +315,14 @@ async def test_a_response_that_is_broken_off(stream: io.StringIO, server: LocalS
 # --- the sources ---
 
 # Modules that write to the standard error or output themselves: the commands, for those who run them.
-WRITERS = {"cli.py", "commands/adopt/command.py", "app/logs.py", "app/processes.py", "commands/envtest/etcd.py"}
+WRITERS = {
+    "cli.py",
+    "app/reloading.py",
+    "commands/adopt/command.py",
+    "app/logs.py",
+    "app/processes.py",
+    "commands/envtest/etcd.py",
+}
 # What writes by itself, or makes something that does.
 RAW = {
     "print",

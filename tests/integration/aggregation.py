@@ -33,10 +33,14 @@ API_SERVICE = "v1.stable.example.com"
 
 
 class Aggregation:
-    """Started when made. `definitions` is the folder that the server follows, `log` holds what it said, over all its restarts."""
+    """Started when made. `definitions` is the folder that the server follows, `log` holds what it said, over all its restarts.
 
-    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+    arguments: more of `aggserver serve`.
+    """
+
+    def __init__(self, plane: ControlPlane, folder: Path, *arguments: str) -> None:
         self.plane = plane
+        self._arguments = arguments
         self.definitions = folder / "definitions"
         self.definitions.mkdir()
         shutil.copy(EXAMPLE, self.definitions)
@@ -52,7 +56,7 @@ class Aggregation:
 
     def start(self) -> None:
         """On the same port over the same data, as a pod that was replaced."""
-        self.server = self.beside(self._folder, self.port, "--definitions", str(self.definitions))
+        self.server = self.beside(self._folder, self.port, "--definitions", str(self.definitions), *self._arguments)
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:

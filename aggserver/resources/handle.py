@@ -1,0 +1,137 @@
+"""Handle: what the handles on virtual and stored resources have in common: the declaration, actions and streams."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+
+from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
+from aggserver.resources.connecting import SubresourceFunction
+from aggserver.resources.errors import DeclarationError
+from aggserver.resources.source import Keeps
+from aggserver.typed import schema as schemas
+from aggserver.typed.codec import Codec
+
+__all__ = ["Column", "Declaration", "Handle", "Scope"]
+
+S = TypeVar("S")
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+Scope = Literal["Namespaced", "Cluster"]
+
+_NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_TAKEN = ("status", "scale")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of `kubectl get`. path: of the value, as `.spec.size`. type: integer, number, string, boolean or date; '' for that
+    of the field. wide: whether only `kubectl get -o wide` shows it.
+    """
+
+    path: str
+    type: str = ""
+    description: str = ""
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What a resource is, apart from its functions. place: file and line where it was declared."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str
+    scope: Scope
+    schema: JSONObject
+    codec: Codec[Any]
+    place: str
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    selectable: Sequence[str] = ()
+    short_names: Sequence[str] = ()
+    categories: Sequence[str] = ()
+    poll: float | None = None
+    keeps: Keeps = ""
+    # The class of its objects; None for dicts.
+    type: type[Any] | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.plural}.{self.group}"
+
+    @property
+    def info(self) -> ResourceInfo:
+        return ResourceInfo(
+            group=self.group,
+            version=self.version,
+            resource=self.plural,
+            kind=self.kind,
+            list_kind=f"{self.kind}List",
+            namespaced=self.scope == "Namespaced",
+        )
+
+
+class Handle(Generic[S, T]):
+    """connections: the actions and streams by name."""
+
+    def __init__(self, declaration: Declaration) -> None:
+        self.declaration = declaration
+        self.connections: dict[str, SubresourceFunction] = {}
+
+    def action(self, name: str, *, dry_run: bool = False) -> Callable[[F], F]:
+        """A subresource that is called by POST: `action(request, object)` or `action(request, object, body)`.
+
+        The type of a third parameter is that of the body, which is checked against it. Returns the object, JSON, or None for a
+        plain success. Needs the right `create` on `RESOURCE/NAME`. dry_run: whether the function changes nothing where
+        `request.dry_run` is set; without it a dry run is refused with 400.
+        """
+
+        def declare(function: F) -> F:
+            takes_body, body = _body(function, f"{self.declaration.place}: {self.declaration.name}/{name}")
+            self._add(SubresourceFunction(name, function, is_stream=False, takes_body=takes_body, body=body, dry_run=dry_run))
+            return function
+
+        return declare
+
+    def stream(self, name: str) -> Callable[[F], F]:
+        """A subresource that is read by GET: a generator of bytes or text, as `stream(request, object)`.
+
+        Needs the right `get` on `RESOURCE/NAME`. Through kube-apiserver only `log`, `attach`, `exec`, `portforward` and `proxy`
+        last for more than a minute.
+        """
+
+        def declare(function: F) -> F:
+            self._add(SubresourceFunction(name, function, is_stream=True))
+            return function
+
+        return declare
+
+    def _add(self, connection: SubresourceFunction) -> None:
+        where = f"{self.declaration.place}: {self.declaration.name}"
+        if not _NAME.fullmatch(connection.name) or connection.name in _TAKEN:
+            raise DeclarationError(f"{where}: {connection.name!r} can't be the name of a subresource")
+        if connection.name in self.connections:
+            raise DeclarationError(f"{where} has two subresources {connection.name}")
+        self.connections[connection.name] = connection
+
+
+def _body(function: Callable[..., Any], where: str) -> tuple[bool, schemas.TypeSchema[Any] | None]:
+    """Whether an action takes a body, and of what type; None for JSON as it comes."""
+    parameters = list(inspect.signature(function).parameters)
+    if len(parameters) < 3:
+        return False, None
+    try:
+        annotation = typing.get_type_hints(function).get(parameters[2], Any)
+    except NameError as error:
+        raise DeclarationError(f"{where}: the type of {parameters[2]} can't be found: {error}") from None
+    if annotation is Any or (typing.get_origin(annotation) or annotation) in (dict, Mapping, JSONObject):
+        return True, None
+    return True, schemas.of_value(annotation)

@@ -1,0 +1,232 @@
+"""Mirror: the state of a source as a `Storage` in memory, from which lists and watches are served.
+
+Only the newest state is kept, and no history: the watch cache above has the recent changes, and a client that resumes from an
+older revision, or from one of another process, gets 410 and lists again. Never silence.
+
+Bodies of objects are here only until the watch cache has them; afterwards there is a digest of each, by which a change is found.
+Should the cache have to read them again, they come from the source once more (`wanted`).
+
+A write of a client goes to the source first, and its result is put here. What was being read meanwhile may be older than that:
+each reading of the source is a `Reading`, which knows the objects that have changed since it began.
+Source: `storage/interface.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+from aggserver.resources.revisions import Revisions
+from aggserver.storage.interface import (
+    Compacted,
+    Event,
+    FutureRevision,
+    KeyValue,
+    Page,
+    Precondition,
+    Sink,
+    StorageError,
+    Subscription,
+    Unavailable,
+)
+from aggserver.storage.log import Publisher
+
+__all__ = ["Mirror", "Reading"]
+
+# Objects compared or told of before other requests run: about a millisecond.
+_TURN = 200
+# Changes kept for a cache that is being loaded; with more, it is loaded anew.
+_MOST_RECENT = 100_000
+
+
+class Reading:
+    """One reading of the source. touched: the keys that have changed in the mirror since it began."""
+
+    __slots__ = ("touched",)
+
+    def __init__(self) -> None:
+        self.touched: set[str] = set()
+
+
+class Mirror:
+    """The objects of one source by key. `put`, `remove` and `replace` change it; clients write by `store.py`, never by this.
+
+    prefix: of all keys. wanted: called when the bodies have to be read from the source again.
+    """
+
+    def __init__(self, revisions: Revisions, prefix: str, wanted: Callable[[], None] = lambda: None) -> None:
+        self.wanted = wanted
+        self._revisions = revisions
+        self._prefix = prefix
+        # Of each object: its hash, which is keyed by chance in each process. 64 bits of it miss a change once in 2^64 times.
+        self._digests: dict[str, int] = {}
+        # The objects with their bodies; None once the cache has taken them.
+        self._bodies: dict[str, KeyValue] | None = {}
+        # Earlier revisions are another process's.
+        self._publisher = Publisher(revisions.next())
+        # What has changed since the cache began to read; None if it does not.
+        self._recent: list[Event] | None = None
+        self._recent_since = 0
+        self._readings: set[Reading] = set()
+
+    # --- what the source has ---
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Reading]:
+        """Around a call of the source."""
+        reading = Reading()
+        self._readings.add(reading)
+        try:
+            yield reading
+        finally:
+            self._readings.discard(reading)
+
+    def put(self, key: str, value: bytes) -> None:
+        """An object as it is now. Nothing happens if it was so before."""
+        self._touch(key)
+        self._put(key, value)
+
+    def remove(self, key: str) -> int:
+        """An object is there no more. Returns the revision of that, 0 if there was none."""
+        self._touch(key)
+        return self._remove(key)
+
+    async def replace(self, reading: Reading, present: set[str]) -> None:
+        """Remove the objects that the source does not have. present: the keys that `reading` has found."""
+        gone = [key for key in self._digests if key not in present]
+        for index, key in enumerate(gone, 1):
+            if key not in reading.touched:
+                self._remove(key)
+            if not index % _TURN:
+                await asyncio.sleep(0)
+
+    def found(self, reading: Reading, key: str, value: bytes) -> None:
+        """An object that `reading` has found, unless it has changed since the reading began."""
+        if key not in reading.touched:
+            self._put(key, value)
+
+    def _touch(self, key: str) -> None:
+        for reading in self._readings:
+            reading.touched.add(key)
+
+    def _put(self, key: str, value: bytes) -> None:
+        digest = hash(value)
+        before = self._digests.get(key)
+        bodies = self._bodies
+        if before == digest and (bodies is None or key in bodies):
+            return
+        revision = self._revisions.next()
+        self._digests[key] = digest
+        if bodies is not None:
+            # A copy: the bytes that orjson makes keep 4 KB of memory, however few they are.
+            bodies[key] = KeyValue(key, bytes(memoryview(value)), 0, revision)
+        if before != digest:
+            self._publish(Event(revision, key, value, revision if before is None else 0, None))
+
+    def _remove(self, key: str) -> int:
+        if self._digests.pop(key, None) is None:
+            return 0
+        if self._bodies is not None:
+            self._bodies.pop(key, None)
+        revision = self._revisions.next()
+        self._publish(Event(revision, key, None, 0, None))
+        return revision
+
+    def _publish(self, event: Event) -> None:
+        if self._recent is not None:
+            self._recent.append(event)
+            if len(self._recent) > _MOST_RECENT:
+                self._recent = None
+        self._publisher.publish((event,), event.revision)
+
+    def __len__(self) -> int:
+        return len(self._digests)
+
+    # --- as a Storage: what the watch cache needs ---
+
+    async def start(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+    def trouble(self) -> str | None:
+        return None
+
+    def location(self, key: str) -> str:
+        return key
+
+    async def revision(self) -> int:
+        return self._publisher.revision
+
+    async def get(self, key: str) -> KeyValue | None:
+        if key not in self._digests:
+            return None
+        return self._read()[key]
+
+    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
+        """All in one page, whatever the limit: between two pages the state may change, and only the newest is here."""
+        at = self._publisher.revision
+        if revision > at:
+            raise FutureRevision(revision, at)
+        if revision and revision < at:
+            raise Compacted(revision, at)
+        if not prefix.startswith(self._prefix):
+            return Page([], at, False, 0)
+        bodies = self._read()
+        self._recent, self._recent_since = [], at
+        first = max(start, prefix)
+        keys = sorted(key for key in bodies if key >= first and key.startswith(prefix))
+        return Page([bodies[key] for key in keys], at, False, 0)
+
+    def _read(self) -> dict[str, KeyValue]:
+        """The bodies. Raises Unavailable while they are not here; then they are read again."""
+        if self._bodies is None:
+            self._bodies = {}
+        if len(self._bodies) != len(self._digests):
+            self.wanted()
+            raise Unavailable("the source is being read again")
+        return self._bodies
+
+    async def count(self, prefix: str) -> int:
+        return sum(key.startswith(prefix) for key in self._digests)
+
+    async def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
+        subscription = await self._publisher.subscribe(prefix, after, sink, self.history)
+        if prefix.startswith(self._prefix):
+            self._bodies = self._recent = None
+        return subscription
+
+    async def history(self, prefix: str, after: int, upto: int, limit: int) -> Sequence[Event]:
+        newest = self._publisher.revision
+        if after >= newest or not prefix.startswith(self._prefix):
+            return []
+        if self._recent is None or after < self._recent_since:
+            raise Compacted(after, newest)
+        events = [event for event in self._recent if after < event.revision <= upto and event.key.startswith(prefix)]
+        return events[:limit]
+
+    async def room(self) -> int | None:
+        return None
+
+    async def settle(self) -> None:
+        return None
+
+    async def advance(self, revision: int) -> int:
+        raise StorageError("the revisions of a source of one's own are made by time")
+
+    async def claim_compaction(self, revision: int) -> bool:
+        return False
+
+    async def compact(self, revision: int) -> None:
+        return None
+
+    async def create(self, key: str, value: bytes, guard: Precondition | None = None) -> int:
+        raise Unavailable("objects of a source of one's own are written by its functions")
+
+    async def update(self, key: str, value: bytes, expected: int, guard: Precondition | None = None) -> int:
+        raise Unavailable("objects of a source of one's own are written by its functions")
+
+    async def delete(self, key: str, expected: int, guard: Precondition | None = None) -> int:
+        raise Unavailable("objects of a source of one's own are written by its functions")

@@ -1,0 +1,138 @@
+"""What users' functions get and return: requests, pages of a list, and the changes that a feed tells.
+
+A request is one frozen object with documented attributes; nothing is passed by the name of a parameter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from aggserver.authentication.user import UserInfo
+from aggserver.meta import selectors
+from aggserver.meta.selectors import FieldSelector, LabelSelector
+from aggserver.meta.warnings import Warnings
+from aggserver.resources.errors import Unavailable
+from aggserver.resources.host import HOSTING, HostCluster
+
+__all__ = ["Changed", "Fields", "Gone", "Labels", "ListRequest", "Relist", "Request"]
+
+T = TypeVar("T")
+S = TypeVar("S")
+T_co = TypeVar("T_co", covariant=True)
+S_co = TypeVar("S_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """A label selector. What a function does with it is its own affair: objects that don't match are left out afterwards."""
+
+    selector: LabelSelector
+
+    def exact(self, key: str) -> str | None:
+        """The only value of a label that is selected; None if there is more than one, or none is named."""
+        for requirement in self.selector.requirements():
+            if requirement.key == key and requirement.operator == "In" and len(requirement.values) == 1:
+                return next(iter(requirement.values))
+        return None
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        return self.selector.matches(labels)
+
+    def __str__(self) -> str:
+        """As in `kubectl get -l`; '' selects everything."""
+        return str(self.selector)
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """A field selector. What a function does with it is its own affair: objects that don't match are left out afterwards."""
+
+    selector: FieldSelector
+
+    def exact(self, path: str) -> str | None:
+        """The only value of a field that is selected; None if none is named. path: `metadata.name`, or a selectable field."""
+        return selectors.exact_value(self.selector, path.removeprefix(".")) or None
+
+    def __str__(self) -> str:
+        """As in `kubectl get --field-selector`; '' selects everything."""
+        return str(self.selector)
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[S_co]):
+    """Who asks for what. user: with name, groups, uid and extra. namespace: '' for all, or for objects that are in none.
+
+    state: what the lifespan of the App yielded. dry_run: whether nothing may be changed; only functions that were declared with
+    `dry_run=True` see it set. query: the parameters of the URL. audit_id: names the request in the logs. `deadline` is a time of
+    the event loop's clock.
+    """
+
+    user: UserInfo
+    state: S_co
+    namespace: str = ""
+    dry_run: bool = False
+    query: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    audit_id: str = ""
+    deadline: float = float("inf")
+    warnings: Warnings = field(default_factory=Warnings)
+
+    @property
+    def host(self) -> HostCluster:
+        """The hosting cluster, with the rights of this user. Raises Unavailable in `aggserver dev`, which has none."""
+        hosting = HOSTING.get()
+        if hosting is None:
+            raise Unavailable("there is no hosting cluster: `aggserver serve` has one")
+        return HostCluster(hosting, self)
+
+    def warn(self, text: str) -> None:
+        """Show a warning to the client; kubectl prints it."""
+        self.warnings.append(text)
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the client gets an error instead of an answer. On the event loop only."""
+        return max(0.0, self.deadline - asyncio.get_running_loop().time())
+
+
+def _everything() -> Labels:
+    return Labels(LabelSelector.parse(""))
+
+
+def _all_fields() -> Fields:
+    return Fields(FieldSelector.parse(""))
+
+
+@dataclass(frozen=True, slots=True)
+class ListRequest(Request[S_co]):
+    """labels, fields: the selectors. limit: the most objects that are wanted, 0 for no limit. cursor: of the page before, as the
+    function returned it; None for the first page.
+    """
+
+    labels: Labels = field(default_factory=_everything)
+    fields: Fields = field(default_factory=_all_fields)
+    limit: int = 0
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Changed(Generic[T_co]):
+    """An object is new, or has changed. object: as it is now."""
+
+    object: T_co
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """An object is there no more. namespace: '' for one that is in none."""
+
+    name: str
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Relist:
+    """Changes may have been missed: the resource's `list` is called, and the differences are told to watches."""

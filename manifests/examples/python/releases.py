@@ -1,0 +1,55 @@
+"""HelmReleases of the hosting cluster as another kind, both ways, with the rights of the user who asks.
+
+The server's account needs the right to impersonate users and groups, and none on HelmReleases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from aggserver import App, ListRequest, Metadata, Page, Request
+
+HELM = ("helm.toolkit.fluxcd.io/v2", "helmreleases")
+
+
+@dataclass
+class Release:
+    """An application that is installed."""
+
+    metadata: Metadata
+    chart: str
+    values: dict[str, Any] = field(default_factory=dict)
+    ready: bool = False
+
+
+app = App()
+releases = app.virtual("apps.example.com/v1", Release, columns={"Chart": ".chart", "Ready": ".ready"})
+
+
+def release(obj: dict[str, Any]) -> Release:
+    metadata, spec = obj["metadata"], obj["spec"]
+    conditions = obj.get("status", {}).get("conditions", [])
+    return Release(
+        Metadata(metadata["name"], metadata["namespace"], revision=metadata["resourceVersion"]),
+        spec["chart"]["spec"]["chart"],
+        spec.get("values", {}),
+        any(each["type"] == "Ready" and each["status"] == "True" for each in conditions),
+    )
+
+
+@releases.list
+async def list_releases(request: ListRequest[None]) -> Page[Release]:
+    page = await request.host.list(*HELM, request.namespace, limit=request.limit, cursor=request.cursor)
+    return Page(map(release, page.items), page.cursor)
+
+
+@releases.get
+async def get_release(request: Request[None], name: str) -> Release:
+    return release(await request.host.get(*HELM, name, request.namespace))
+
+
+@releases.update(dry_run=True)
+async def update_release(request: Request[None], new: Release, old: Release) -> Release:
+    change = {"metadata": {"resourceVersion": old.metadata.revision}, "spec": {"values": new.values}}
+    return release(await request.host.patch(*HELM, new.metadata.name, request.namespace, merge=change))

@@ -1,0 +1,1 @@
+"""Tests of resources/. They serve Apps by served.py."""
