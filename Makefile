@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv dev test integration long ci kind pythons versions operators fuzz mutants kills lint format controlplane bench constraints hashes clean
+.PHONY: help venv dev test integration long ci kind pythons versions operators postgres fuzz mutants kills lint format controlplane bench constraints hashes clean
 
 help:
 	@echo 'make dev           the standalone server with the CronTab of the Kubernetes pages; data in .data'
@@ -31,6 +31,7 @@ help:
 	@echo 'make pythons       make test on other versions of Python, in containers (ARGS="3.13" for one)'
 	@echo 'make versions      aggserver beside kube-apiserver of Kubernetes 1.31 to 1.36 (ARGS="v1.33.7" for one)'
 	@echo 'make operators     upstream tests of operators with the real binaries and with those of aggserver envtest'
+	@echo 'make postgres      the example on PostgreSQL, with a real one (root, or PostgreSQL on PATH)'
 	@echo 'make fuzz          inputs that grow; schemas, values, merging and CEL at random; for SECONDS=60 each'
 	@echo 'make mutants       small changes of a package, and whether its unit tests notice (PACKAGE=merge N=100)'
 	@echo 'make kills         kill servers at each step of an adoption and of a release'
@@ -77,6 +78,9 @@ versions: $(READY)
 operators: controlplane
 	$(BIN)/python -m tests.operators $(ARGS)
 	$(BIN)/python -m pytest -q tests/operators/helm_release.py tests/operators/languages.py
+
+postgres: controlplane
+	$(BIN)/python -m tests.postgres $(ARGS)
 
 SECONDS := 60
 fuzz: controlplane

@@ -17,6 +17,7 @@ from tests.h2spec import suite as h2spec
 from tests.konnectivity import programs as konnectivity
 from tests.operators import suite as operators
 from tests.operators.test_controller_runtime import AT_LEAST
+from tests.sample_apiserver import program as sample_apiserver
 
 Say = Callable[[str], None]
 Build = Callable[[Mapping[str, str], Say], object]
@@ -33,6 +34,7 @@ _BUILDS: tuple[Build, ...] = (
     _program("merger"),
     _program("types"),
     konnectivity.build,
+    sample_apiserver.build,
     h2spec.build,
     conformance.build,
     lambda environ, say: operators.build(AT_LEAST, environ, say),
@@ -46,6 +48,7 @@ _FAILURES = (
     h2spec.SuiteError,
     konnectivity.ProgramsError,
     operators.SuiteError,
+    sample_apiserver.SampleError,
 )
 
 

@@ -14,11 +14,14 @@ import (
 	"time"
 )
 
-const (
+// The API of the objects: of the benchmark's CronTabs, or with -flunders of sample-apiserver.
+var (
 	group   = "bench.aggserver.dev"
 	version = "v1"
 	plural  = "crontabs"
+)
 
+const (
 	// What kubectl get sends.
 	tableAccept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
 

@@ -60,8 +60,12 @@ func main() {
 	flag.BoolVar(&s.http1, "http1", false, "speak HTTP/1.1")
 	flag.StringVar(&s.flood, "flood", "", "settings or ping: hostile clients send these frames without end meanwhile")
 	flag.IntVar(&s.floods, "floods", 8, "connections of hostile clients, which have no certificate")
+	flunders := flag.Bool("flunders", false, "objects are the Flunders of sample-apiserver, in v1alpha1")
 	flag.Parse()
 
+	if *flunders {
+		group, plural, version, s.version = "wardle.example.com", "flunders", "v1alpha1", "v1alpha1"
+	}
 	if *webhook != "" {
 		fail(serveWebhook(*webhook, allow))
 		return

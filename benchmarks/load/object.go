@@ -11,6 +11,9 @@ type template struct{ head, middle, tail []byte }
 // newTemplate makes an object of about size bytes. The bulk is a list of small maps: text alone would spare the servers the decoding,
 // pruning and validating that custom resources cost.
 func newTemplate(size int) *template {
+	if plural == "flunders" {
+		return flunderTemplate(size)
+	}
 	var head, tail bytes.Buffer
 	head.WriteString(`{"apiVersion":"` + group + `/` + version + `","kind":"CronTab","metadata":{"annotations":{` +
 		`"example.com/owner":"team-scheduling@example.com","example.com/runbook":"https://runbooks.example.com/crontab"},` +
@@ -29,7 +32,22 @@ func newTemplate(size int) *template {
 	return &template{head.Bytes(), []byte(middle), tail.Bytes()}
 }
 
-// object appends a CronTab with this name to buffer.
+// flunderTemplate makes a Flunder of sample-apiserver: its bulk is in annotations, since its spec has two short texts.
+func flunderTemplate(size int) *template {
+	var head bytes.Buffer
+	head.WriteString(`{"apiVersion":"` + group + `/` + version + `","kind":"Flunder","metadata":{"annotations":{`)
+	const middle = `"},"spec":{"reference":"flunder-`
+	for i := 0; i == 0 || head.Len()+len(middle)+120 < size; i++ {
+		if i > 0 {
+			head.WriteByte(',')
+		}
+		fmt.Fprintf(&head, `"example.com/setting-%03d":"value-%03d-of-the-flunder"`, i, i*7%1000)
+	}
+	head.WriteString(`},"labels":{"app.kubernetes.io/name":"report","tier":"batch"},"name":"`)
+	return &template{head.Bytes(), []byte(middle), []byte(`"}}`)}
+}
+
+// object appends an object with this name to buffer.
 func (t *template) object(buffer []byte, name string, replicas int) []byte {
 	buffer = append(buffer, t.head...)
 	buffer = append(buffer, name...)
