@@ -37,6 +37,12 @@ SLEEPERS = {
     "integration/test_adoption_cleanup.py": "a webhook that holds a request until it may go",
     "integration/test_adoption_switch.py": "before an attempt that a server put off",
     "integration/in_the_cluster/outages.py": "between two looks",
+    "integration/apps/sites.py": "between lines of a log that is followed",
+    "integration/apps/tickets.py": "between two looks at a source",
+    "postgres/database.py": "between two looks at a condition",
+    "postgres/postgres_example.py": "between two looks at a condition",
+    "resources/test_calls.py": "a function that is ended before",
+    "sample_apiserver/program.py": "between two looks at a condition",
     "owners/playing.py": "until a second is over, and after a definition has changed",
 }
 SLEPT = re.compile(r"(?<![\w.])(?:time|asyncio)\.sleep\((?!0\))")
