@@ -43,6 +43,9 @@ class Size:
     unread: tuple[str, ...] = ()
 
 
+# What needs other programs than a control plane, or hours.
+_OTHERS = "make kind, make pythons, make versions, make operators, make postgres, make kills, make fuzz"
+
 # More processes than cores: while one waits, for a disk or for another program, the others go on.
 SIZES = {
     "test": Size(
@@ -56,9 +59,9 @@ SIZES = {
         "integration and not long",
         jobs=1.5,
         by="loadfile",
-        rest="not run: more cases of the same (make long); make kind, make operators, make kills and make fuzz",
+        rest=f"not run: more cases of the same (make long); {_OTHERS}",
     ),
-    "long": Size("long", jobs=1.5, by="loadfile", rest="not run: make kind, make operators, make kills, make fuzz"),
+    "long": Size("long", jobs=1.5, by="loadfile", rest=f"not run: {_OTHERS}"),
 }
 
 # These take a second, so they come first; mypy runs beside the tests, and is told of after them.
