@@ -138,6 +138,11 @@ def test_kubectl_waits(served: Served, namespace: str, group: str) -> None:
     kind, table = f"tickets.{group}", Table(group.partition(".")[0])
     ticket = Ticket(Metadata("a", namespace), "one")
     table.create(ticket)
+
+    def is_there() -> bool:
+        return served.plane.kubectl("-n", namespace, "get", kind, "a", check=False).returncode == 0
+
+    eventually(is_there, "a poll has seen it: kubectl does not wait for what is not there")
     served.kubectl("-n", namespace, "wait", "--for=jsonpath={.state}=open", kind, "a", KUBECTL_LIMIT)
     table.update(Ticket(Metadata("a", namespace), "one", "closed"), ticket)
     served.kubectl("-n", namespace, "wait", "--for=jsonpath={.state}=closed", kind, "a", KUBECTL_LIMIT)
