@@ -240,8 +240,12 @@ def test_controllers_beside_a_broken_source(served: Served, namespace: str, how:
     plane.kubectl("wait", "--for=delete", f"configmap/{dependents[1]}", "-n", "default", KUBECTL_LIMIT)
 
     plane.kubectl("create", "quota", "q", "-n", namespace, "--hard=count/configmaps=7")
-    used = eventually(lambda: plane.get("resourcequota", "q", "-n", namespace).get("status", {}).get("used"), "it is counted")
-    assert used == {"count/configmaps": "1"}  # the CA's
+
+    def counted() -> bool:
+        used = plane.get("resourcequota", "q", "-n", namespace).get("status", {}).get("used")
+        return bool(used == {"count/configmaps": "1"})  # the CA's, which a controller makes
+
+    eventually(counted, "it is counted")
 
     plane.kubectl("delete", "namespace", namespace, "--wait=false")
     plane.kubectl("wait", "--for=delete", f"namespace/{namespace}", KUBECTL_LIMIT)
