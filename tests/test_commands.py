@@ -15,7 +15,6 @@ from tests import (
     test_cel_page,
     test_conversion_page,
     test_envtest_command,
-    test_python_page,
     test_python_running_page,
     test_python_types_page,
     test_readme,
@@ -23,8 +22,8 @@ from tests import (
 from tests.app import test_controllers, test_reloading
 from tests.fenced import PAGES, blocks, commands
 from tests.integration import test_commands as integration
+from tests.integration import test_python_page, test_users
 from tests.integration import test_python_running_page as on_a_cluster
-from tests.integration import test_users
 
 NOT_RUN = {
     "make test": "it is what runs the tests",

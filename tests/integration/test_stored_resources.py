@@ -140,7 +140,7 @@ def test_a_stream_comes_piece_by_piece_and_ends_with_the_object(kubectl: Kubectl
     kubectl("create", "-f", "-", input=site("web"))
     following = subprocess.Popen(
         [
-            "kubectl",
+            str(kubectl.aggregation.plane.program),
             "--kubeconfig",
             str(kubectl.aggregation.plane.kubeconfig),
             "get",
