@@ -29,7 +29,7 @@ RUNS = [USER, WHOAMI, BIND, MAY, WHAT, ACCOUNT, TOKEN, REQUEST, CREATE, APPROVE,
 
 @pytest.fixture
 def shell(control_plane: Cluster, tmp_path: Path) -> Shell:
-    return Shell(tmp_path, control_plane.program)
+    return Shell(tmp_path, control_plane.program.parent)
 
 
 def test_a_second_user(shell: Shell) -> None:
