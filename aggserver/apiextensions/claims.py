@@ -24,15 +24,7 @@ class NameClaims:
         self._claimed: dict[str, list[tuple[str, str, JSONObject]]] = {}
 
     def add(self, definition: Definition, by: str) -> None:
-        names = definition.names
-        accepted: JSONObject = {
-            "plural": names.plural,
-            "singular": names.singular,
-            "kind": names.kind,
-            "listKind": names.list_kind,
-            "shortNames": [*names.short_names],
-        }
-        holder: JSONObject = {"spec": {"group": definition.group}, "status": {"acceptedNames": accepted}}
+        holder: JSONObject = {"spec": {"group": definition.group}, "status": {"acceptedNames": _names(definition)}}
         self._claimed.setdefault(definition.group, []).append((definition.name, by, holder))
 
     def by(self, name: str) -> str:
@@ -55,12 +47,16 @@ class NameClaims:
 
     def conflict_of(self, definition: Definition) -> str:
         """As `conflict`, of a definition that was parsed."""
-        names = definition.names
-        given: JSONObject = {
-            "plural": names.plural,
-            "singular": names.singular,
-            "kind": names.kind,
-            "listKind": names.list_kind,
-            "shortNames": [*names.short_names],
-        }
-        return self.conflict({"spec": {"group": definition.group, "names": given}})
+        return self.conflict({"spec": {"group": definition.group, "names": _names(definition)}})
+
+
+def _names(definition: Definition) -> JSONObject:
+    """As in the spec of the definition, with the defaults."""
+    names = definition.names
+    return {
+        "plural": names.plural,
+        "singular": names.singular,
+        "kind": names.kind,
+        "listKind": names.list_kind,
+        "shortNames": [*names.short_names],
+    }

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -31,7 +29,7 @@ from aggserver.app.adopted import Adopted
 from aggserver.app.adoption_steps import GUARD, Parts, Steps
 from aggserver.app.engine import Engine
 from aggserver.cluster import Cluster
-from aggserver.cluster.lease import Lease
+from aggserver.cluster.lease import Lease, new_identity
 from aggserver.cluster.replicas import connect_each
 from aggserver.errors import AggserverError
 from aggserver.meta.selectors import LabelSelector
@@ -86,8 +84,7 @@ class Adoption:
         )
         agent = f"aggserver/{aggserver.__version__}"
         self._replicas = connect_each(cluster, str(options.kubeconfig or ""), options.kube_apiservers, agent)
-        # The host name, which is the pod's, is for people. A restarted container has the same one, so a UUID is added.
-        self._lease = Lease(cluster, service.namespace, LEASE, f"{socket.gethostname()}_{uuid.uuid4()}")
+        self._lease = Lease(cluster, service.namespace, LEASE, new_identity())
         self._parts = Parts(
             cluster=cluster,
             host=self._host,

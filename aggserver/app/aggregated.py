@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
-import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +36,7 @@ from aggserver.authorization.delegating import DelegatingAuthorizer
 from aggserver.cluster import Cluster
 from aggserver.cluster.client import connect
 from aggserver.cluster.configuration import SERVICE_ACCOUNT_FOLDER
-from aggserver.cluster.lease import Lease
+from aggserver.cluster.lease import Lease, new_identity
 from aggserver.endpoints.installer import Installer
 from aggserver.endpoints.loading import loading
 from aggserver.endpoints.request import Filter
@@ -186,7 +184,7 @@ class _Clusters:
 
 def _elected(cluster: Cluster, service: Service) -> Elected:
     """Runs work while this server holds a Lease, for the tasks of an App."""
-    identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+    identity = new_identity()
 
     async def run(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         lease = Lease(cluster, service.namespace, _lease_name(service.name, name), identity, does=f"runs the tasks of {name}")

@@ -19,7 +19,7 @@ from aggserver.admission.chain import Chain
 from aggserver.admission.namespace_lifecycle import NamespaceLifecycle
 from aggserver.app.engine import Engine, new_uids
 from aggserver.app.python_apps import LoadedApps, serve_apps
-from aggserver.app.tasks import Task
+from aggserver.app.tasks import Task, supervise
 from aggserver.authentication.delegating import AuthenticationConfig, Authenticator
 from aggserver.authentication.user import UserInfo
 from aggserver.authorization.attributes import Attributes
@@ -29,7 +29,6 @@ from aggserver.authorization.rbac import PolicyRule
 from aggserver.authorization.standalone import ResolvedRules
 from aggserver.endpoints.installer import Installer
 from aggserver.endpoints.request import AnyResponse, ASGIApp, Handler, Request
-from aggserver.informers.kept_up import kept_up
 from aggserver.kinds import namespaces
 from aggserver.options import Options
 from aggserver.registry.environment import Environment
@@ -155,14 +154,11 @@ async def serving(app: App[Any], state: Any = UNCHANGED) -> AsyncGenerator[InPro
     served.lifespan = lifespan.enter
     server = InProcess([("test", served)])
     await server.start()
-    running = [asyncio.create_task(kept_up(name, make)) for name, make in server.tasks]
     try:
-        await lifespan.entered()
-        yield server
+        async with supervise(*server.tasks):
+            await lifespan.entered()
+            yield server
     finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
         await server.stop()
     if lifespan.failure is not None:
         raise lifespan.failure

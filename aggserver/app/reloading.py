@@ -52,7 +52,7 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _GO = b"g"
 
 # file -> what tells whether it has changed; None if it isn't there
-Stamps = Mapping[str, tuple[int, int] | None]
+Stamps = Mapping[str, disk.Signature | None]
 
 
 def run(options: Options, serve: Serve, say: Callable[[str], None]) -> int:
@@ -83,15 +83,7 @@ def run(options: Options, serve: Serve, say: Callable[[str], None]) -> int:
 
 
 def stamps(files: Iterable[str]) -> Stamps:
-    found: dict[str, tuple[int, int] | None] = {}
-    for file in files:
-        try:
-            status = os.stat(file)
-        except OSError:
-            found[file] = None
-        else:
-            found[file] = status.st_mtime_ns, status.st_size
-    return found
+    return {file: disk.signature(Path(file)) for file in files}
 
 
 def changed_files(before: Stamps, now: Stamps) -> list[str]:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 import time
+import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -22,7 +24,7 @@ from aggserver.errors import AggserverError
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.times import format_micro_time
 
-__all__ = ["Lease", "LeaseError"]
+__all__ = ["Lease", "LeaseError", "new_identity"]
 
 log = logging.getLogger("aggserver.lease")
 
@@ -43,6 +45,13 @@ GRANT = (
 
 class LeaseError(AggserverError):
     """Another server holds the Lease."""
+
+
+def new_identity() -> str:
+    """An identity for this process. The host name, which is the pod's, is for people. A restarted container has the same
+    one, so a UUID is added.
+    """
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
 class Lease:

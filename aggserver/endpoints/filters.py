@@ -382,17 +382,18 @@ async def _pump_until_disconnect(request: Request, response: StreamResponse, sen
     try:
         await asyncio.wait((gone, pump), return_when=asyncio.FIRST_COMPLETED)
         if pump.done():
-            if isinstance(pump.exception(), _UnreadError):
+            failure = pump.exception()
+            if isinstance(failure, _UnreadError):
                 log.info("stream broken off, since its client does not read: %s audit-id=%s", request.path, request.audit_id)
                 return
-            if isinstance(failure := pump.exception(), BrokenOff):
+            if isinstance(failure, BrokenOff):
                 why = failure.__cause__
                 traceback = None if isinstance(why, StatusError) else why
                 log.error("stream broken off: %s audit-id=%s: %s", request.path, request.audit_id, why, exc_info=traceback)
                 return
-            if pump.exception() is not None:
+            if failure is not None:
                 # The status has been sent, so the stream can only be ended; the client will watch again.
-                log.error("stream failed: %s audit-id=%s", request.path, request.audit_id, exc_info=pump.exception())
+                log.error("stream failed: %s audit-id=%s", request.path, request.audit_id, exc_info=failure)
             await send({"type": "http.response.body", "body": b""})
     finally:
         for task in (gone, pump):
