@@ -11,8 +11,10 @@ from typing import Any
 
 from aggserver.admission.chain import Chain
 from aggserver.admissionregistration.strategy import KINDS, RegistrationKind, RegistrationStatusStrategy, RegistrationStrategy
-from aggserver.endpoints.fixed import FixedResource, Subresource
+from aggserver.endpoints.served import Endpoint, Served
 from aggserver.publish import discovery
+from aggserver.publish.discovery import APIResource, APISubresource
+from aggserver.publish.models import Published
 from aggserver.publish.table import ComputedColumn, TableConvertor, age_column
 from aggserver.registry.environment import Environment
 from aggserver.registry.store import Store
@@ -26,25 +28,29 @@ def registration_stores(environment: Environment) -> dict[str, Store]:
     return {kind.plural: environment.own_store(RegistrationStrategy(kind)) for kind in KINDS}
 
 
-def registration_kinds(stores: Mapping[str, Store], admission: Chain) -> list[FixedResource]:
+def registration_kinds(stores: Mapping[str, Store], admission: Chain) -> list[Served]:
     """The resources to serve. stores: from `registration_stores`."""
-    return [_resource(kind, stores[kind.plural], admission) for kind in KINDS]
+    return [_served(kind, stores[kind.plural], admission) for kind in KINDS]
 
 
-def _resource(kind: RegistrationKind, store: Store, admission: Chain) -> FixedResource:
-    status = {"status": Subresource(StatusStore(store.with_strategy(RegistrationStatusStrategy(kind))))}
-    return FixedResource(
-        kind.info,
-        store,
-        admission,
+def _served(kind: RegistrationKind, store: Store, admission: Chain) -> Served:
+    info = kind.info
+    rests: dict[str, object] = {"": store}
+    if kind.has_status:
+        rests["status"] = StatusStore(store.with_strategy(RegistrationStatusStrategy(kind)))
+    resource = APIResource(
+        info,
+        discovery.BUILT_IN_VERBS,
         singular=kind.name.lower(),
-        verbs=discovery.BUILT_IN_VERBS,
-        table=TableConvertor([*_COLUMNS[kind.name], age_column()]),
-        subresources=status if kind.has_status else None,
         categories=("api-extensions",),
-        conform=store.strategy.conform,
-        type_name=kind.type_name,
+        storage_version_hash=discovery.storage_version_hash(info.group, info.version, info.kind),
+        subresources=(APISubresource("status", info.kind, discovery.SUBRESOURCE_VERBS),) if kind.has_status else (),
     )
+    table = TableConvertor([*_COLUMNS[kind.name], age_column()])
+    endpoints = {
+        name: Endpoint.of_type(kind.type_name, rest, store.strategy.conform, table=table) for name, rest in rests.items()
+    }
+    return Served(Published(resource, type_name=kind.type_name), endpoints.get, admission)
 
 
 # --- columns of tables ---

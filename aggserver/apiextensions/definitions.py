@@ -15,7 +15,8 @@ from aggserver.apiextensions.claims import NameClaims
 from aggserver.apiextensions.definition import Definition
 from aggserver.apiextensions.marks import Marks
 from aggserver.apiextensions.serving import DefinitionResource
-from aggserver.endpoints.installer import Installer, Served
+from aggserver.endpoints.installer import Installer
+from aggserver.endpoints.served import Served
 from aggserver.informers.informer import ALL, CONTROLLER
 from aggserver.meta.errors import StatusError
 from aggserver.registry.environment import Environment

@@ -22,7 +22,7 @@ from aggserver.apiextensions.marks import Marks
 from aggserver.conversion.converter import NONE, Converter, NoneConverter, TakesLong
 from aggserver.conversion.patient import PatientConverter
 from aggserver.conversion.webhook import WebhookConverter
-from aggserver.endpoints.installer import ResourceScope
+from aggserver.endpoints.served import Endpoint, Served
 from aggserver.merge.atom import Atom, of_resource
 from aggserver.merge.fieldset import FieldSet
 from aggserver.merge.managed_fields import FieldManager
@@ -58,14 +58,9 @@ from aggserver.scheme.decoding import decode_error
 from aggserver.scheme.types import lookup
 from aggserver.storage.cacher import Cacher
 
-__all__ = ["Backing", "Connected", "DefinitionResource", "ServedVersion"]
+__all__ = ["Backing", "Connected", "DefinitionResource"]
 
 _SCALE = lookup("autoscaling/v1.Scale")
-# Subresource -> verbs, for discovery, OpenAPI and dispatch.
-_VERBS = {
-    "status": discovery.SUBRESOURCE_VERBS,
-    "scale": discovery.SUBRESOURCE_VERBS,
-}
 # Fields that no manager owns after a write, since the strategy of the endpoint keeps their stored values.
 _RESET_BY_MAIN: FieldSet = {"f:status": {}}
 _RESET_BY_STATUS: FieldSet = {"f:metadata": {}, "f:spec": {}}
@@ -139,7 +134,7 @@ class DefinitionResource:
         self._stores: dict[str, Store] = {}
         self._atoms: dict[str, Atom] = {}
         self._schemas: dict[str, CompiledSchema] = dict(replacing._unchanged_schemas(definition)) if replacing is not None else {}
-        self.versions = tuple(ServedVersion(self, version) for version in definition.versions if version.served)
+        self.versions = tuple(_Endpoints(self, version).served() for version in definition.versions if version.served)
 
     def store(self, version: Version) -> Store:
         """The store of one version, whether served or not, built at first use."""
@@ -411,149 +406,88 @@ class DefinitionResource:
         return read_conformed
 
 
-class ServedVersion:
-    """A version of a definition, in the form that the installer needs."""
+class _Endpoints:
+    """What answers the requests for one version of a definition."""
 
     def __init__(self, parent: DefinitionResource, version: Version) -> None:
         self._parent = parent
         self._version = version
-        self._scopes: dict[str, ResourceScope] = {}
 
-    @property
-    def group(self) -> str:
-        return self._parent.definition.group
-
-    @property
-    def version(self) -> str:
-        return self._version.name
-
-    @property
-    def namespaced(self) -> bool:
-        return self._parent.definition.namespaced
-
-    @property
-    def built_in(self) -> bool:
-        return False
-
-    @property
-    def in_storage(self) -> bool:
-        return self._parent.backing.in_storage
-
-    @cached_property
-    def resource(self) -> APIResource:
-        definition, version = self._parent.definition, self._version
-        names = definition.names
-        subresources = []
-        if version.status_subresource:
-            subresources.append(APISubresource("status", names.kind, _VERBS["status"]))
-        if version.scale is not None:
-            subresources.append(APISubresource("scale", "Scale", _VERBS["scale"], "autoscaling", "v1"))
-        for name, connected in sorted(self._parent.backing.connected.items()):
-            subresources.append(APISubresource(name, names.kind, connected.verbs))
-        return APIResource(
-            name=names.plural,
+    def served(self) -> Served:
+        parent, version = self._parent, self._version
+        definition, names = parent.definition, parent.definition.names
+        resource = APIResource(
+            parent.info(version),
+            parent.backing.verbs,
             singular=names.singular,
-            namespaced=definition.namespaced,
-            kind=names.kind,
-            list_kind=names.list_kind,
-            verbs=discovery.TERMINATING_VERBS if self._parent.terminating else self._parent.backing.verbs,
             short_names=names.short_names,
             categories=names.categories,
             storage_version_hash=discovery.storage_version_hash(definition.group, definition.storage_version.name, names.kind),
-            subresources=tuple(subresources),
+            subresources=tuple(self._subresources()),
         )
-
-    def published(self) -> Published:
-        definition, version = self._parent.definition, self._version
-        return Published(
-            group=definition.group,
-            version=version.name,
-            kind=definition.names.kind,
-            list_kind=definition.names.list_kind,
-            plural=definition.names.plural,
-            namespaced=definition.namespaced,
-            verbs=self._parent.backing.verbs,
+        published = Published(
+            resource,
             schema=version.schema if version.structural else {},
             preserves=definition.preserve_unknown_fields,
-            status=version.status_subresource,
-            scale=version.scale is not None,
             selectable_fields=version.selectable_fields,
         )
-
-    def scope(self, subresource: str) -> ResourceScope | None:
-        scope = self._scopes.get(subresource)
-        if scope is None:
-            scope = self._build_scope(subresource)
-            if scope is not None:
-                self._scopes[subresource] = scope
-        return scope
-
-    def store(self) -> Store:
-        """The store, for controllers that delete all objects of a definition or namespace."""
-        return self._parent.store(self._version)
-
-    def _build_scope(self, subresource: str) -> ResourceScope | None:
-        version, store = self._version, self.store()
-        info = store.strategy.info
-        rest: object
-        if not subresource:
-            rest = self._parent.backing.rest(store)
-        elif subresource == "status" and version.status_subresource:
-            strategy = StatusStrategy(
-                info,
-                self._parent.schema(version),
-                has_status=True,
-                scale=version.scale,
-                check_context=self._parent.check_context,
-                field_manager=self._parent.field_manager(version, "status"),
-            )
-            rest = StatusStore(store.with_strategy(strategy))
-        elif subresource == "scale" and version.scale is not None:
-            return self._scale_scope(store)
-        elif (connected := self._parent.backing.connected.get(subresource)) is not None:
-            rest = connected.rest(store)
-        else:
-            return None
-        return ResourceScope.of(
-            info,
-            subresource,
-            rest,
-            conform=self._parent.conform,
-            table=TableConvertor(version.columns),
-            admission=self._parent.admission,
-            verbs=self._verbs(subresource),
-            selectable_fields=frozenset(_selectable_names(version)),
-            deprecation=deprecation_warning(self._parent.definition, version),
-            objects=self._parent.objects,
-            in_use=self._parent.in_use,
-            connects=subresource in self._parent.backing.connected,
+        return Served(
+            published,
+            self._endpoint,
+            parent.admission,
+            listed=replace(resource, verbs=discovery.TERMINATING_VERBS) if parent.terminating else None,
+            deprecation=deprecation_warning(definition, version),
+            in_use=parent.in_use,
+            in_storage=parent.backing.in_storage,
         )
 
-    def _verbs(self, subresource: str) -> tuple[str, ...]:
-        backing = self._parent.backing
-        if subresource in backing.connected:
-            return backing.connected[subresource].verbs
-        return _VERBS[subresource] if subresource else backing.verbs
+    def _subresources(self) -> Iterator[APISubresource]:
+        kind = self._parent.definition.names.kind
+        if self._version.status_subresource:
+            yield APISubresource("status", kind, discovery.SUBRESOURCE_VERBS)
+        if self._version.scale is not None:
+            yield APISubresource("scale", "Scale", discovery.SUBRESOURCE_VERBS, "autoscaling", "v1")
+        for name, connected in sorted(self._parent.backing.connected.items()):
+            yield APISubresource(name, kind, connected.verbs)
 
-    def _scale_scope(self, store: Store) -> ResourceScope:
+    def _endpoint(self, subresource: str) -> Endpoint:
+        parent, version = self._parent, self._version
+        store, connected = parent.store(version), parent.backing.connected.get(subresource)
+        if not subresource:
+            # While a definition is terminating, more can be done than discovery lists.
+            return self._of_objects(parent.backing.rest(store), verbs=parent.backing.verbs)
+        if connected is not None:
+            return self._of_objects(connected.rest(store), connects=True)
+        if subresource == "scale":
+            return self._scale(store)
+        strategy = StatusStrategy(
+            store.strategy.info,
+            parent.schema(version),
+            has_status=True,
+            scale=version.scale,
+            check_context=parent.check_context,
+            field_manager=parent.field_manager(version, "status"),
+        )
+        return self._of_objects(StatusStore(store.with_strategy(strategy)))
+
+    def _of_objects(self, rest: object, *, connects: bool = False, verbs: tuple[str, ...] | None = None) -> Endpoint:
+        return Endpoint(
+            rest,
+            self._parent.conform,
+            TableConvertor(self._version.columns),
+            frozenset(_selectable_names(self._version)),
+            self._parent.objects,
+            connects=connects,
+            verbs=verbs,
+        )
+
+    def _scale(self, store: Store) -> Endpoint:
         paths = self._version.scale
-        assert paths is not None  # checked by the caller
+        assert paths is not None  # discovery lists it
         parents = store.with_strategy(self._parent.strategy(self._version, None))
         rest = ScaleStore(parents, paths, self._parent.scale_owners(self._version))
-        scope = ResourceScope.of(
-            store.strategy.info,
-            "scale",
-            rest,
-            conform=_conform_scale,
-            table=table.scale_convertor(),
-            admission=self._parent.admission,
-            verbs=_VERBS["scale"],
-            deprecation=deprecation_warning(self._parent.definition, self._version),
-            typed=True,
-            objects=ScaleObjects(self._parent.objects, _conform_scale),
-            in_use=self._parent.in_use,
-        )
-        return replace(scope, kind="Scale", object_version="autoscaling/v1")
+        objects = ScaleObjects(self._parent.objects, _conform_scale)
+        return Endpoint(rest, _conform_scale, table.scale_convertor(), objects=objects, typed=True)
 
 
 def deprecation_warning(definition: Definition, version: Version) -> str:

@@ -31,9 +31,10 @@ from aggserver.endpoints import filters
 from aggserver.endpoints.discovery import Discovery
 from aggserver.endpoints.dispatch import Dispatcher
 from aggserver.endpoints.handlers.watch import CallLater, Watching, call_later
-from aggserver.endpoints.installer import Installer, ResourceScope
+from aggserver.endpoints.installer import Installer
 from aggserver.endpoints.openapi import OpenAPI
 from aggserver.endpoints.request import ASGIApp, Filter, Handler
+from aggserver.endpoints.served import ResourceScope
 from aggserver.monitoring import routes
 from aggserver.monitoring.admission import AdmissionMetrics
 from aggserver.monitoring.health import HealthChecks

@@ -43,7 +43,7 @@ from aggserver.app.tasks import Task, supervise
 from aggserver.certificates.issuing import SubjectNames
 from aggserver.controllers.policy_status import PolicyStatusController
 from aggserver.endpoints import front_page
-from aggserver.endpoints.installer import Served
+from aggserver.endpoints.served import Served
 from aggserver.kinds import namespaces
 from aggserver.kinds.catalog import GROUPS
 from aggserver.kinds.served import Kinds
@@ -56,7 +56,7 @@ from aggserver.server.tls import TLSConfig
 from aggserver.standalone import kubeconfig, manifests, openid, resources, seed
 from aggserver.standalone.param_permissions import ParamPermissions
 from aggserver.standalone.sources import own_kinds
-from aggserver.standalone.token_reviews import TokenReviews, token_review_kind
+from aggserver.standalone.token_reviews import TokenReviews
 from aggserver.storage.interface import Storage
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ async def _run(
             protect_definitions=options.protect_definitions,
         )
         reviews = TokenReviews(accounts.tokens, time.time)
-        engine.installer.install([("token reviews", [token_review_kind(reviews, engine.admission)])])
+        engine.installer.install([("token reviews", [reviews.served(engine.admission)])])
 
         app_tasks: Sequence[Task] = ()
         if apps:
@@ -318,5 +318,5 @@ def _install(
         *resources.review_kinds(access.reviewer, access.reviewer, engine.admission, time.time),
         *(built_in.served() if built_in is not None else ()),
     ]
-    own.sort(key=lambda served: (GROUPS.index(served.group), served.resource.name))  # the order of discovery
+    own.sort(key=lambda served: (GROUPS.index(served.info.group), served.info.resource))  # the order of discovery
     engine.installer.install([("own kinds", own)])

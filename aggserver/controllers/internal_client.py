@@ -13,7 +13,8 @@ from aggserver.admission.chain import CREATE, DELETE, UPDATE, Attributes, BoundC
 from aggserver.authentication.user import ALL_AUTHENTICATED, UserInfo
 from aggserver.controllers.garbage.owner_graph import OwnerKind, OwnerResource
 from aggserver.controllers.stored_pages import pages
-from aggserver.endpoints.installer import Installer, ResourceScope, Served
+from aggserver.endpoints.installer import Installer
+from aggserver.endpoints.served import ResourceScope, Served
 from aggserver.informers.work_queue import in_turns
 from aggserver.meta import errors, versions
 from aggserver.meta.json_types import JSONObject
@@ -80,14 +81,14 @@ class InternalClient:
         """Group and plural of each namespaced resource whose objects can be deleted."""
         self._refresh()
         for name, served in self._served.items():
-            if served.namespaced and "delete" in served.resource.verbs:
+            if served.info.namespaced and "delete" in served.resource.verbs:
                 yield name
 
     def elsewhere(self) -> Iterator[tuple[str, str]]:
         """Group and plural of each namespaced resource whose objects can be deleted, and are not in the store."""
         self._refresh()
         for name, served in self._elsewhere.items():
-            if served.namespaced and "deletecollection" in served.resource.verbs:
+            if served.info.namespaced and "deletecollection" in served.resource.verbs:
                 yield name
 
     def _refresh(self) -> None:
@@ -98,17 +99,16 @@ class InternalClient:
         self._served.clear()
         self._elsewhere.clear()
         for served in self._installer.everything():
-            resource = served.resource
-            if "get" not in resource.verbs:
+            if "get" not in served.resource.verbs:
                 continue
+            info = served.info
+            name = info.group, info.resource
             if not served.in_storage:
-                self._elsewhere.setdefault((served.group, resource.name), served)
+                self._elsewhere.setdefault(name, served)
                 continue
-            kind = OwnerKind(versions.api_version(served.group, served.version), resource.kind)
-            self._kinds.setdefault(kind, OwnerResource(served.group, resource.name, served.namespaced))
-            name = served.group, resource.name
+            self._kinds.setdefault(OwnerKind(info.api_version, info.kind), OwnerResource(*name, info.namespaced))
             other = self._served.get(name)
-            if other is None or versions.sort_key(served.version) < versions.sort_key(other.version):
+            if other is None or versions.sort_key(info.version) < versions.sort_key(other.info.version):
                 self._served[name] = served
 
     def store(self, group: str, resource: str) -> Store:

@@ -72,18 +72,16 @@ class PolicyStatusController:
 def _kinds(installer: Installer, group: str, version: str, resource: str) -> list[GroupVersionKind]:
     """The kinds of a resource, named in plural or singular. As upstream, group '' stands for any group."""
     name = resource.lower()
-    return [
-        GroupVersionKind(served.group, served.version, served.resource.kind)
-        for served in installer.everything()
-        if served.version == version and group in ("", served.group) and name in (served.resource.name, served.resource.singular)
-    ]
+    found = [each for each in installer.everything() if name in (each.info.resource, each.resource.singular)]
+    kinds = [GroupVersionKind(each.info.group, each.info.version, each.info.kind) for each in found]
+    return [kind for kind in kinds if kind.version == version and group in ("", kind.group)]
 
 
 def _schema(installer: Installer, kind: GroupVersionKind) -> Structural | None:
     """The published schema of a kind, with the full schema of metadata; None if it has none."""
     for served in installer.everything():
-        if (served.group, served.version, served.resource.kind) == (kind.group, kind.version, kind.kind):
-            schema = served.published().schema
+        if (served.info.group, served.info.version, served.info.kind) == (kind.group, kind.version, kind.kind):
+            schema = served.published.schema
             return structural.compile(_with_metadata(schema)) if schema else None
     return None
 

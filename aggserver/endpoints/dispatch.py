@@ -16,10 +16,11 @@ from typing import Any
 from aggserver.endpoints.discovery import Discovery, page_not_found
 from aggserver.endpoints.handlers import connect, create, delete, get, patch, update
 from aggserver.endpoints.handlers.watch import Watching
-from aggserver.endpoints.installer import Installer, ResourceScope, Served
+from aggserver.endpoints.installer import Installer
 from aggserver.endpoints.openapi import OpenAPI
 from aggserver.endpoints.request import AnyResponse, ASGIApp, ASGIResponse, Request
 from aggserver.endpoints.request_info import RequestInfo
+from aggserver.endpoints.served import ResourceScope, Served
 from aggserver.meta import errors
 from aggserver.registry.rest import Context
 
@@ -138,13 +139,13 @@ def _has_route(request: Request) -> bool:
 
 def _lists_across_namespaces(served: Served, info: RequestInfo) -> bool:
     """Whether this is the path of the objects of all namespaces, which has routes only for reading."""
-    return served.namespaced and not info.namespace and not info.name and "list" in served.resource.verbs
+    return served.info.namespaced and not info.namespace and not info.name and "list" in served.resource.verbs
 
 
 def _scope_fits(served: Served, info: RequestInfo) -> bool:
     """Whether a path with or without a namespace fits the resource's scope. Paths of namespaces themselves always fit."""
     if not info.group and info.resource == "namespaces":
         return True
-    if served.namespaced:
+    if served.info.namespaced:
         return bool(info.namespace) or (info.verb in _ACROSS_NAMESPACES and "list" in served.resource.verbs)
     return not info.namespace

@@ -95,12 +95,9 @@ class BuiltInKind:
         if self.scale:
             below.append(APISubresource("scale", "Scale", discovery.SUBRESOURCE_VERBS, "autoscaling", "v1"))
         return APIResource(
-            name=self.plural,
+            self.info,
+            discovery.BUILT_IN_VERBS,
             singular=self.singular or self.name.lower(),
-            namespaced=self.namespaced,
-            kind=self.name,
-            list_kind=f"{self.name}List",
-            verbs=discovery.BUILT_IN_VERBS,
             short_names=tuple(self.short_names.split()),
             categories=tuple(self.categories.split()),
             storage_version_hash=discovery.storage_version_hash(*self.stored, self.name),

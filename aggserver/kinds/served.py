@@ -8,25 +8,21 @@ Source: k8s.io/kubernetes pkg/registry/*/rest/storage_*.go, v1.36.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from aggserver.admission.chain import Attributes, Chain
 from aggserver.conversion.converter import NONE, ConversionError, Converter
-from aggserver.endpoints.fixed import FixedResource, of_kind
-from aggserver.endpoints.installer import ResourceScope, Served
-from aggserver.kinds.catalog import KINDS, BuiltInKind
+from aggserver.endpoints.served import Endpoint, Served, of_kind
+from aggserver.kinds.catalog import KINDS, BuiltInKind, type_name
 from aggserver.merge.managers import MissingVersionError
 from aggserver.meta import codec, errors
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
-from aggserver.publish import discovery
-from aggserver.publish.discovery import APIResource, APISubresource
+from aggserver.publish.discovery import APIResource
 from aggserver.publish.models import Published
 from aggserver.publish.table import TableConvertor, scale_convertor
 from aggserver.registry.environment import Environment
-from aggserver.registry.own_kinds import conformer
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import WriteRequest
 from aggserver.registry.store import Store
@@ -39,7 +35,7 @@ if TYPE_CHECKING:
     from aggserver.kinds.admitted import KindObjects
     from aggserver.kinds.pods import Bindings
 
-__all__ = ["Kinds", "ServedKind"]
+__all__ = ["Kinds"]
 
 # The subresources that are implemented in `subresources.py`.
 _OWN = frozenset({"approval", "binding", "ephemeralcontainers", "eviction", "resize"})
@@ -71,25 +67,19 @@ class Kinds:
         self._stored = {(kind.group, kind.plural): kind for kind in KINDS if kind.stored_as is None}
         chain = admission.after(_KindDefaults(self.store))
         self._admission = chain
-        self._served = [ServedKind(self, kind, chain, below or {}) for kind in KINDS]
+        self._served = [_Endpoints(self, kind, below or {}).served(chain) for kind in KINDS]
 
     def served(self) -> list[Served]:
         """All resources, for the installer, in the order of discovery."""
         return [self._bindings(), *self._served]
 
-    def _bindings(self) -> FixedResource:
+    def _bindings(self) -> Served:
         """The resource `bindings`: a create binds the Pod of the same name, like the Pod's `/binding`. Nothing is stored."""
         info = ResourceInfo("", "v1", "bindings", "Binding", "", namespaced=True)
-        return FixedResource(
-            info,
-            _NamedBindings(partial(self.store, "", "pods")),
-            self._admission,
-            singular="binding",
-            verbs=("create",),
-            table=TableConvertor([]),
-            conform=conformer("core/v1.Binding"),
-            type_name="core/v1.Binding",
-        )
+        of_type = "core/v1.Binding"
+        endpoint = Endpoint.of_type(of_type, _NamedBindings(partial(self.store, "", "pods")))
+        resource = APIResource(info, ("create",), singular="binding")
+        return Served(Published(resource, type_name=of_type), {"": endpoint}.get, self._admission)
 
     def store(self, group: str, resource: str) -> Store:
         """The store of a resource, made at first use. Raises KeyError for one that is not served."""
@@ -215,13 +205,12 @@ class _NamedBindings:
         return Bindings(self._pods())
 
 
-class ServedKind:
-    """One kind in one version, as the installer takes it."""
+class _Endpoints:
+    """What answers the requests for one kind in one version."""
 
-    def __init__(self, kinds: Kinds, kind: BuiltInKind, admission: Chain, below: Below) -> None:
+    def __init__(self, kinds: Kinds, kind: BuiltInKind, below: Below) -> None:
         self._kinds = kinds
         self._kind = kind
-        self._admission = admission
         self._below: dict[str, Callable[[Store], object]] = {}
         for each in kind.subresources:
             make = below.get((kind.group, kind.plural, each.name))
@@ -229,124 +218,57 @@ class ServedKind:
                 self._below[each.name] = make
             elif each.name in _OWN:
                 self._below[each.name] = partial(self._own, each.name)
-        self._scopes: dict[str, ResourceScope | None] = {}
 
-    @property
-    def group(self) -> str:
-        return self._kind.group
-
-    @property
-    def version(self) -> str:
-        return self._kind.version
-
-    @property
-    def namespaced(self) -> bool:
-        return self._kind.namespaced
-
-    @property
-    def built_in(self) -> bool:
-        return True
-
-    @property
-    def in_storage(self) -> bool:
-        return True
-
-    @cached_property
-    def resource(self) -> APIResource:
-        return self._kind.discovered(self._below)
-
-    def published(self) -> Published:
+    def served(self, admission: Chain) -> Served:
         kind = self._kind
-        return Published(
-            group=kind.group,
-            version=kind.version,
-            kind=kind.name,
-            list_kind=kind.info.list_kind,
-            plural=kind.plural,
-            namespaced=kind.namespaced,
-            verbs=discovery.BUILT_IN_VERBS,
-            schema={},
-            status=kind.has_status,
-            scale=bool(kind.scale),
-            type_name=kind.type_name,
-        )
+        published = Published(kind.discovered(self._below), type_name=kind.type_name)
+        return Served(published, self._endpoint, admission, deprecation=kind.deprecated)
 
-    def store(self) -> Store:
-        return self._kinds.store_of(self._kind)
-
-    def scope(self, subresource: str) -> ResourceScope | None:
-        if subresource not in self._scopes:
-            self._scopes[subresource] = self._made(subresource)
-        return self._scopes[subresource]
-
-    def _made(self, subresource: str) -> ResourceScope | None:
+    def _endpoint(self, subresource: str) -> Endpoint:
         from aggserver.kinds.scale import scale_store
         from aggserver.kinds.strategy import KindStatusStrategy, KindStrategy
 
-        kind, store = self._kind, self.store()
+        kind = self._kind
+        store = self._kinds.store_of(kind)
         if not subresource:
-            return self._scope("", store, self.resource.verbs)
-        if subresource == "status" and kind.has_status:
-            return self._scope("status", StatusStore(store.with_strategy(KindStatusStrategy(kind))), discovery.SUBRESOURCE_VERBS)
-        if subresource == "scale" and kind.scale:
+            return self._of_own_kind(store)
+        if subresource == "status":
+            return self._of_own_kind(StatusStore(store.with_strategy(KindStatusStrategy(kind))))
+        if subresource == "scale":
             parents = store.with_strategy(KindStrategy(kind, tracks_fields=False))
-            below = APISubresource("scale", "Scale", discovery.SUBRESOURCE_VERBS, "autoscaling", "v1")
-            return self._scope_of_another(below, scale_store(kind, parents), scale_convertor())
-        make = self._below.get(subresource)
-        if make is None:
-            return None
+            return _of_type("autoscaling/v1.Scale", scale_store(kind, parents), table=scale_convertor())
+        rest = self._below[subresource](store)
         below = next(each for each in kind.subresources if each.name == subresource)
-        rest = make(store)
         if below.kind == kind.name:
-            return self._scope(subresource, rest, below.verbs)
-        return self._scope_of_another(below, rest, TableConvertor([]))
+            return self._of_own_kind(rest)
+        group, version = (below.group, below.version) if below.version else (kind.group, kind.version)
+        return _of_type(type_name(group, version, below.kind), rest)
 
     def _own(self, subresource: str, store: Store) -> object:
         from aggserver.kinds.subresources import OWN
 
         return OWN[self._kind.plural, subresource](store, self._kinds.store)
 
-    def _scope(self, subresource: str, rest: object, verbs: tuple[str, ...]) -> ResourceScope:
+    def _of_own_kind(self, rest: object) -> Endpoint:
         from aggserver.kinds.columns import table
         from aggserver.kinds.fields import names
 
-        kind, store = self._kind, self.store()
-        return ResourceScope.of(
-            kind.info,
-            subresource,
+        kind = self._kind
+        return Endpoint.of_type(
+            kind.type_name,
             rest,
-            conform=of_kind(kind.name, store.strategy.conform),
+            self._kinds.store_of(kind).strategy.conform,
             table=table(kind.type_name),
-            admission=self._admission,
-            verbs=verbs,
             selectable_fields=names(kind),
-            deprecation=kind.deprecated,
-            typed=True,
-            built_in=True,
             objects=self._kinds.objects_of(kind),
-            type_name=kind.type_name,
         )
 
-    def _scope_of_another(self, below: APISubresource, rest: object, table: TableConvertor) -> ResourceScope:
-        """The scope of a subresource whose objects are of another kind."""
-        from aggserver.kinds.catalog import type_name
-        from aggserver.kinds.strategy import type_conformer
 
-        group, version = (below.group, below.version) if below.version else (self._kind.group, self._kind.version)
-        name = type_name(group, version, below.kind)
-        scope = ResourceScope.of(
-            self._kind.info,
-            below.name,
-            rest,
-            conform=of_kind(below.kind, type_conformer(name)),
-            table=table,
-            admission=self._admission,
-            verbs=below.verbs,
-            typed=True,
-            built_in=True,
-            type_name=name,
-        )
-        return replace(scope, kind=below.kind, object_version=f"{group}/{version}" if group else version)
+def _of_type(of_type: str, rest: object, table: TableConvertor | None = None) -> Endpoint:
+    """The endpoint of a subresource whose objects are of another kind."""
+    from aggserver.kinds.strategy import type_conformer
+
+    return Endpoint.of_type(of_type, rest, type_conformer(of_type), table=table)
 
 
 def _keep_all(obj: JSONObject) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
 
 __all__ = [
     "BUILT_IN_VERBS",
@@ -61,12 +62,9 @@ class APISubresource:
 class APIResource:
     """One resource of a version. storage_version_hash: empty if the storage version is not known."""
 
-    name: str
-    singular: str
-    namespaced: bool
-    kind: str
-    list_kind: str
+    info: ResourceInfo
     verbs: tuple[str, ...]
+    singular: str = ""
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     storage_version_hash: str = ""
@@ -137,10 +135,10 @@ def api_resource_list(version: APIGroupVersion) -> JSONObject:
 
 def _resource(resource: APIResource) -> JSONObject:
     out: JSONObject = {
-        "name": resource.name,
+        "name": resource.info.resource,
         "singularName": resource.singular,
-        "namespaced": resource.namespaced,
-        "kind": resource.kind,
+        "namespaced": resource.info.namespaced,
+        "kind": resource.info.kind,
         "verbs": resource.verbs,
     }
     _add_names(resource, out)
@@ -151,9 +149,9 @@ def _resource(resource: APIResource) -> JSONObject:
 
 def _subresource(resource: APIResource, subresource: APISubresource) -> JSONObject:
     out: JSONObject = {
-        "name": f"{resource.name}/{subresource.name}",
+        "name": f"{resource.info.resource}/{subresource.name}",
         "singularName": "",
-        "namespaced": resource.namespaced,
+        "namespaced": resource.info.namespaced,
     }
     if subresource.version:
         out["group"] = subresource.group
@@ -185,7 +183,8 @@ def _group_discovery(group: APIGroup) -> JSONObject:
             {
                 "version": version.version,
                 "resources": [
-                    _resource_discovery(version, resource) for resource in sorted(version.resources, key=lambda item: item.name)
+                    _resource_discovery(version, resource)
+                    for resource in sorted(version.resources, key=lambda item: item.info.resource)
                 ],
                 "freshness": "Current",
             }
@@ -196,10 +195,10 @@ def _group_discovery(group: APIGroup) -> JSONObject:
 
 def _resource_discovery(version: APIGroupVersion, resource: APIResource) -> JSONObject:
     out: JSONObject = {
-        "resource": resource.name,
+        "resource": resource.info.resource,
         # client-go before 0.26.4 panics if `responseKind` is missing.
-        "responseKind": {"group": version.group, "version": version.version, "kind": resource.kind},
-        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "responseKind": {"group": version.group, "version": version.version, "kind": resource.info.kind},
+        "scope": "Namespaced" if resource.info.namespaced else "Cluster",
         "singularResource": resource.singular,
         "verbs": resource.verbs,
     }

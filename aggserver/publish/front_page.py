@@ -74,12 +74,13 @@ def _table(version: APIGroupVersion) -> Iterator[str]:
 
 
 def _cells(resource: APIResource, path: str) -> Iterable[str]:
-    name = escape(resource.name)
+    info = resource.info
+    name = escape(info.resource)
     return (
-        escape(resource.kind),
-        _link(f"{path}/{resource.name}", resource.name) if "list" in resource.verbs else name,
+        escape(info.kind),
+        _link(f"{path}/{info.resource}", info.resource) if "list" in resource.verbs else name,
         escape(", ".join(resource.short_names)),
-        "namespaced" if resource.namespaced else "cluster",
+        "namespaced" if info.namespaced else "cluster",
         escape(", ".join(each.name for each in resource.subresources)),
     )
 
@@ -88,7 +89,8 @@ def _commands(versions: Sequence[APIGroupVersion]) -> str:
     lines = ["kubectl api-resources"]
     mine = [resource for version in versions if not _is_built_in(version) for resource in version.resources]
     if mine:
-        lines += [f"kubectl explain {mine[0].name}", f"kubectl get {mine[0].name}{' -A' if mine[0].namespaced else ''}"]
+        info = mine[0].info
+        lines += [f"kubectl explain {info.resource}", f"kubectl get {info.resource}{' -A' if info.namespaced else ''}"]
     else:
         lines.append("kubectl apply -f crd.yaml   # a CustomResourceDefinition: its resource is served at once")
     return "\n".join(lines)

@@ -10,11 +10,13 @@ pkg/apiserver/schema/{kubeopenapi,unfold}.go, v0.36.3.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
 from aggserver.publish import builtin
+from aggserver.publish.discovery import APIResource
 from aggserver.scheme import openapi
 
 __all__ = [
@@ -31,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One resource in one version. verbs: as in discovery; a path that no verb needs is not published.
+    """One resource in one version. resource: a path that none of its verbs needs is not published.
 
     schema: openAPIV3Schema as written; empty for a kind that publishes none, which means any object. preserves: the definition
     has preserveUnknownFields, as only definitions from before v1 can.
@@ -39,20 +41,15 @@ class Published:
     type_name: of a built-in kind, whose models are made from the tables of `scheme/`, and not from `schema`.
     """
 
-    group: str
-    version: str
-    kind: str
-    list_kind: str
-    plural: str
-    namespaced: bool
-    verbs: tuple[str, ...]
-    schema: Mapping[str, Any]
-    status: bool = False
-    scale: bool = False
-    finalize: bool = False
+    resource: APIResource
+    schema: Mapping[str, Any] = field(default_factory=dict)
     selectable_fields: tuple[str, ...] = ()
     preserves: bool = False
     type_name: str = ""
+
+    @property
+    def info(self) -> ResourceInfo:
+        return self.resource.info
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,27 +137,31 @@ def model_name(group: str, version: str, kind: str) -> str:
     return f"{prefix}.{version}.{kind}"
 
 
-def own_model_name(resource: Published) -> str:
-    if resource.type_name:
-        return openapi.model_name(resource.type_name)
-    return model_name(resource.group, resource.version, resource.kind)
+def own_model_name(published: Published) -> str:
+    if published.type_name:
+        return openapi.model_name(published.type_name)
+    return _own_name(published, published.info.kind)
 
 
-def list_model_name(resource: Published) -> str:
-    if resource.type_name:
-        return f"{openapi.model_name(resource.type_name)}List"
-    return model_name(resource.group, resource.version, resource.list_kind)
+def list_model_name(published: Published) -> str:
+    if published.type_name:
+        return f"{openapi.model_name(published.type_name)}List"
+    return _own_name(published, published.info.list_kind)
 
 
-def built_in_models(resource: Published) -> dict[str, JSONObject]:
+def _own_name(published: Published, kind: str) -> str:
+    return model_name(published.info.group, published.info.version, kind)
+
+
+def built_in_models(published: Published) -> dict[str, JSONObject]:
     """The v3 models, by name, of a built-in kind, of its list if it has one, and of what they refer to, without `builtin`'s."""
-    found = openapi.models([resource.type_name])
-    if resource.list_kind:
-        found[list_model_name(resource)] = openapi.list_model(resource.type_name)
+    found = openapi.models([published.type_name])
+    if published.info.list_kind:
+        found[list_model_name(published)] = openapi.list_model(published.type_name)
     return {name: model for name, model in found.items() if name not in builtin.schemas()}
 
 
-def kind_schema(resource: Published, schema: Mapping[str, Any], dialect: Dialect) -> JSONObject:
+def kind_schema(published: Published, schema: Mapping[str, Any], dialect: Dialect) -> JSONObject:
     """The published schema of the kind. schema: the resource's own or its lowered form; if empty, the result is a bare object.
 
     A bare object has no metadata, since clients would treat any properties as a complete list.
@@ -173,18 +174,18 @@ def kind_schema(resource: Published, schema: Mapping[str, Any], dialect: Dialect
             **_type_meta(),
             "metadata": dialect.reference(builtin.OBJECT_META, _OBJECT_META_TEXT),
         }
-    out[_GVK] = _gvk(resource, resource.kind)
-    return out | _selectable_fields(resource)
+    out[_GVK] = _gvk(published, published.info.kind)
+    return out | _selectable_fields(published)
 
 
-def list_schema(resource: Published, dialect: Dialect) -> JSONObject:
+def list_schema(published: Published, dialect: Dialect) -> JSONObject:
     items = {
-        "description": f"List of {resource.plural}. {_CONVENTIONS}",
+        "description": f"List of {published.info.resource}. {_CONVENTIONS}",
         "type": "array",
-        "items": dialect.reference(model_name(resource.group, resource.version, resource.kind)),
+        "items": dialect.reference(_own_name(published, published.info.kind)),
     }
     out: JSONObject = {
-        "description": f"{resource.list_kind} is a list of {resource.kind}",
+        "description": f"{published.info.list_kind} is a list of {published.info.kind}",
         "type": "object",
         "required": ["items"],
         "properties": {
@@ -192,20 +193,20 @@ def list_schema(resource: Published, dialect: Dialect) -> JSONObject:
             "items": items,
             "metadata": dialect.reference(builtin.LIST_META, _LIST_META_TEXT),
         },
-        _GVK: _gvk(resource, resource.list_kind),
+        _GVK: _gvk(published, published.info.list_kind),
     }
-    return out | _selectable_fields(resource)
+    return out | _selectable_fields(published)
 
 
-def _gvk(resource: Published, kind: str) -> list[JSONObject]:
+def _gvk(published: Published, kind: str) -> list[JSONObject]:
     """The group, version and kind as schemas have them: in a list. Operations have a single object instead."""
-    return [{"group": resource.group, "version": resource.version, "kind": kind}]
+    return [{"group": published.info.group, "version": published.info.version, "kind": kind}]
 
 
-def _selectable_fields(resource: Published) -> JSONObject:
-    if not resource.selectable_fields:
+def _selectable_fields(published: Published) -> JSONObject:
+    if not published.selectable_fields:
         return {}
-    return {"x-kubernetes-selectable-fields": [{"fieldPath": path.removeprefix(".")} for path in resource.selectable_fields]}
+    return {"x-kubernetes-selectable-fields": [{"fieldPath": path.removeprefix(".")} for path in published.selectable_fields]}
 
 
 def _type_meta() -> JSONObject:

@@ -35,14 +35,14 @@ def build(resources: Sequence[Published], *, info_version: str) -> JSONObject:
     definitions: JSONObject = {}
     parameters: JSONObject = {}
     used: set[str] = {builtin.OBJECT_META, builtin.LIST_META} if resources else set()
-    for resource in resources:
-        if resource.type_name:
-            definitions.update((name, _translate(model)) for name, model in models.built_in_models(resource).items())
+    for published in resources:
+        if published.type_name:
+            definitions.update((name, _translate(model)) for name, model in models.built_in_models(published).items())
         else:
-            definitions[models.own_model_name(resource)] = models.kind_schema(resource, _root(resource), _DIALECT)
-            definitions[models.list_model_name(resource)] = models.list_schema(resource, _DIALECT)
-        gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-        for item in operations.paths(resource):
+            definitions[models.own_model_name(published)] = models.kind_schema(published, _root(published), _DIALECT)
+            definitions[models.list_model_name(published)] = models.list_schema(published, _DIALECT)
+        gvk = {"group": published.info.group, "version": published.info.version, "kind": published.info.kind}
+        for item in operations.paths(published):
             paths[item.path] = _path(item, gvk, parameters)
             for operation in item.operations:
                 used.update((operation.result, operation.body))
@@ -56,9 +56,9 @@ def build(resources: Sequence[Published], *, info_version: str) -> JSONObject:
     }
 
 
-def _root(resource: Published) -> Mapping[str, Any]:
+def _root(published: Published) -> Mapping[str, Any]:
     """The schema to publish; empty if unknown fields are preserved at the root, so that no fields are specified."""
-    return {} if resource.preserves or resource.schema.get(_PRESERVE) else lower(resource.schema)
+    return {} if published.preserves or published.schema.get(_PRESERVE) else lower(published.schema)
 
 
 def lower(node: Mapping[str, Any]) -> JSONObject:

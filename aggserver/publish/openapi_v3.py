@@ -30,14 +30,14 @@ def build(
     paths: JSONObject = {}
     used: set[str] = {builtin.OBJECT_META, builtin.LIST_META}
     schemas: JSONObject = {}
-    for resource in resources:
-        if resource.type_name:
-            schemas |= models.built_in_models(resource)
+    for published in resources:
+        if published.type_name:
+            schemas |= models.built_in_models(published)
         else:
-            schemas[models.own_model_name(resource)] = models.kind_schema(resource, resource.schema, _DIALECT)
-            schemas[models.list_model_name(resource)] = models.list_schema(resource, _DIALECT)
-        gvk = {"group": group, "version": version, "kind": resource.kind}
-        for item in operations.paths(resource):
+            schemas[models.own_model_name(published)] = models.kind_schema(published, published.schema, _DIALECT)
+            schemas[models.list_model_name(published)] = models.list_schema(published, _DIALECT)
+        gvk = {"group": group, "version": version, "kind": published.info.kind}
+        for item in operations.paths(published):
             paths[item.path] = _path(item, gvk)
             used.update(model for operation in item.operations for model in _models(operation))
     schemas.update((name, builtin.schemas()[name]) for name in builtin.closure(used & builtin.schemas().keys()))

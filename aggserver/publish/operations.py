@@ -120,51 +120,48 @@ class PathItem:
     operations: tuple[Operation, ...]
 
 
-def paths(resource: Published) -> Iterator[PathItem]:
+def paths(published: Published) -> Iterator[PathItem]:
     """The resource's paths: all namespaces, collection, object, /finalize, /status, /scale; only those that its verbs need."""
-    prefix = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
-    model = own_model_name(resource)
-    builder = _Builder(resource)
-    if resource.namespaced:
-        yield from builder.item(f"{prefix}/{resource.plural}", "", (_LIST_EVERYWHERE, list_model_name(resource)))
+    info = published.info
+    prefix = f"/apis/{info.api_version}" if info.group else f"/api/{info.version}"
+    model = own_model_name(published)
+    builder = _Builder(published)
+    if info.namespaced:
+        yield from builder.item(f"{prefix}/{info.resource}", "", (_LIST_EVERYWHERE, list_model_name(published)))
         prefix += "/namespaces/{namespace}"
-    collection = f"{prefix}/{resource.plural}"
+    collection = f"{prefix}/{info.resource}"
     yield from builder.item(
         collection,
         "",
-        (_LIST, list_model_name(resource)),
+        (_LIST, list_model_name(published)),
         (_CREATE, model),
         (_DELETE_COLLECTION, builtin.STATUS),
     )
     yield from builder.item(
         f"{collection}/{{name}}", "", (_READ, model), (_REPLACE, model), (_DELETE, builtin.STATUS), (_PATCH, model)
     )
-    if resource.finalize:
-        yield from builder.item(f"{collection}/{{name}}/finalize", "finalize", (_REPLACE, model))
-    for subresource, present, result in (("status", resource.status, model), ("scale", resource.scale, builtin.SCALE)):
-        if present:
-            yield from builder.item(
-                f"{collection}/{{name}}/{subresource}", subresource, (_READ, result), (_REPLACE, result), (_PATCH, result)
-            )
+    for subresource, result in (("finalize", model), ("status", model), ("scale", builtin.SCALE)):
+        yield from builder.item(
+            f"{collection}/{{name}}/{subresource}", subresource, (_READ, result), (_REPLACE, result), (_PATCH, result)
+        )
 
 
 class _Builder:
     """Builds the operations of one resource."""
 
-    def __init__(self, resource: Published) -> None:
-        self._resource = resource
-        group = (resource.group or "core").removesuffix(".k8s.io")
-        self._id = _identifier(group, capital=True) + _identifier(resource.version, capital=True)
-        self._tag = f"{_identifier(group)}_{_identifier(resource.version)}"
+    def __init__(self, published: Published) -> None:
+        info = self._info = published.info
+        resource = published.resource
+        # A subresource has its own verbs: it can be written even if the resource is read-only.
+        self._verbs = {"": resource.verbs} | {each.name: each.verbs for each in resource.subresources}
+        group = (info.group or "core").removesuffix(".k8s.io")
+        self._id = _identifier(group, capital=True) + _identifier(info.version, capital=True)
+        self._tag = f"{_identifier(group)}_{_identifier(info.version)}"
 
     def item(self, path: str, subresource: str, *forms: tuple[_Form, str]) -> Iterator[PathItem]:
         """One path, or none if it has no operations. Parameters that all its operations share move to the path."""
-        # A subresource has its own verbs: it can be written even if the resource is read-only.
-        operations = [
-            self._operation(form, result, subresource)
-            for form, result in forms
-            if subresource or form.needs in self._resource.verbs
-        ]
+        verbs = self._verbs.get(subresource, ())
+        operations = [self._operation(form, result, subresource) for form, result in forms if form.needs in verbs]
         if not operations:
             return
         common = frozenset(operations[0].parameters).intersection(*(operation.parameters for operation in operations))
@@ -173,13 +170,13 @@ class _Builder:
             for operation in operations
         ]
         in_path = [name for name in ("name", "namespace") if f"{{{name}}}" in path]
-        yield PathItem(path, tuple(sorted((*in_path, *common, "pretty"))), f"name of the {self._resource.kind}", tuple(own))
+        yield PathItem(path, tuple(sorted((*in_path, *common, "pretty"))), f"name of the {self._info.kind}", tuple(own))
 
     def _operation(self, form: _Form, result: str, subresource: str) -> Operation:
-        kind = self._resource.kind
+        kind = self._info.kind
         # In the id, the verb of a deletecollection is `delete`, followed by `Collection`.
         verb, rest = ("delete", "Collection") if form.verb == "deletecollection" else (form.verb, "")
-        scope = "Namespaced" if self._resource.namespaced and not form.suffix else ""
+        scope = "Namespaced" if self._info.namespaced and not form.suffix else ""
         body, required = _body(form, result)
         return Operation(
             method=form.method,

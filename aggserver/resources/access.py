@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from aggserver.admission.chain import CREATE, DELETE, UPDATE, Attributes
-from aggserver.endpoints.installer import ResourceScope, Served
+from aggserver.endpoints.served import ResourceScope, Served
 from aggserver.informers.informer import ALL, CONTROLLER
 from aggserver.meta.backoff import Backoff
 from aggserver.meta.errors import StatusError

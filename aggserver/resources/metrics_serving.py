@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aggserver.admission.chain import Chain
-from aggserver.endpoints.installer import ResourceScope, Served
+from aggserver.endpoints.served import Endpoint, Served
 from aggserver.meta import errors
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
@@ -21,7 +21,6 @@ from aggserver.meta.resource import ResourceInfo
 from aggserver.meta.selectors import LabelSelector, SelectorError
 from aggserver.publish.discovery import APIResource, APISubresource
 from aggserver.publish.models import Published
-from aggserver.publish.table import TableConvertor
 from aggserver.registry.rest import Context
 from aggserver.resources.calls import Calls
 from aggserver.resources.errors import Unavailable, named
@@ -29,7 +28,7 @@ from aggserver.resources.metrics import CustomMetric, ExternalMetric, MetricRequ
 from aggserver.resources.requests import Labels
 from aggserver.resources.store import asked
 
-__all__ = ["CUSTOM", "EXTERNAL", "AppMetrics", "MetricsResource"]
+__all__ = ["CUSTOM", "EXTERNAL", "AppMetrics"]
 
 EXTERNAL = "external.metrics.k8s.io"
 CUSTOM = "custom.metrics.k8s.io"
@@ -58,7 +57,7 @@ class AppMetrics:
     def resources(self) -> list[Served]:
         """One for each external metric, for each resource that has custom ones, and for those of namespaces."""
         found: list[Served] = [
-            MetricsResource(
+            _served(
                 EXTERNAL,
                 "v1beta1",
                 metric.name,
@@ -75,11 +74,11 @@ class AppMetrics:
         for resource, metrics in by_resource.items():
             if resource == _OF_NAMESPACES:
                 rests: dict[str, _Rest] = {"": _OfNamespace(self, metrics)}
-                found.append(MetricsResource(CUSTOM, "v1beta2", "metrics", "MetricValueList", rests, "get", namespaced=True))
+                found.append(_served(CUSTOM, "v1beta2", "metrics", "MetricValueList", rests, "get", namespaced=True))
                 continue
             rests = {name: _Custom(self, metric) for name, metric in metrics.items()}
             namespaced = next(iter(metrics.values())).namespaced
-            found.append(MetricsResource(CUSTOM, "v1beta2", resource, "MetricValueList", rests, "get", namespaced=namespaced))
+            found.append(_served(CUSTOM, "v1beta2", resource, "MetricValueList", rests, "get", namespaced=namespaced))
         return found
 
     async def answer(self, function: Callable[..., Any], request: MetricRequest[Any], resource: str) -> Any:
@@ -163,65 +162,13 @@ class _OfNamespace(_Rest):
         return await _Custom(self._metrics, metric).of(context, context.namespace)
 
 
-class MetricsResource:
-    """`Served` for a path. rests: by subresource. verb: that RBAC sees."""
+def _served(group: str, version: str, name: str, kind: str, rests: Mapping[str, _Rest], verb: str, *, namespaced: bool) -> Served:
+    """A path. rests: by subresource. verb: that RBAC sees.
 
-    def __init__(
-        self, group: str, version: str, name: str, kind: str, rests: Mapping[str, _Rest], verb: str, *, namespaced: bool
-    ) -> None:
-        self._info = ResourceInfo(group, version, name, kind, kind, namespaced=namespaced)
-        self._rests = rests
-        self._scopes = {
-            subresource: ResourceScope.of(
-                self._info,
-                subresource,
-                rest,
-                conform=lambda obj: [],
-                table=TableConvertor(()),
-                admission=Chain(),
-                verbs=(verb,),
-                connects=True,
-            )
-            for subresource, rest in rests.items()
-        }
-
-    @property
-    def group(self) -> str:
-        return self._info.group
-
-    @property
-    def version(self) -> str:
-        return self._info.version
-
-    @property
-    def namespaced(self) -> bool:
-        return self._info.namespaced
-
-    @property
-    def built_in(self) -> bool:
-        return False
-
-    @property
-    def in_storage(self) -> bool:
-        return False
-
-    @property
-    def resource(self) -> APIResource:
-        """In discovery these resources can be read, and nothing else: `get` is what upstream lists for all of them."""
-        info = self._info
-        return APIResource(
-            name=info.resource,
-            singular="",
-            namespaced=info.namespaced,
-            kind=info.kind,
-            list_kind=info.list_kind,
-            verbs=("get",) if "" in self._rests else (),
-            subresources=tuple(APISubresource(name, info.kind, ("get",)) for name in sorted(self._rests) if name),
-        )
-
-    def published(self) -> Published:
-        info = self._info
-        return Published(info.group, info.version, info.kind, info.list_kind, info.resource, info.namespaced, (), {})
-
-    def scope(self, subresource: str) -> ResourceScope | None:
-        return self._scopes.get(subresource)
+    In discovery these resources can be read, and nothing else: `get` is what upstream lists for all of them.
+    """
+    info = ResourceInfo(group, version, name, kind, kind, namespaced=namespaced)
+    below = tuple(APISubresource(each, kind, ("get",)) for each in sorted(rests) if each)
+    listed = APIResource(info, ("get",) if "" in rests else (), subresources=below)
+    endpoints = {each: Endpoint(rest, lambda obj: [], connects=True, verbs=(verb,)) for each, rest in rests.items()}
+    return Served(Published(APIResource(info, ())), endpoints.get, Chain(), listed=listed, in_storage=False)

@@ -21,7 +21,7 @@ from aggserver.apiextensions.definitions import Definitions
 from aggserver.apiextensions.marks import Marks
 from aggserver.apiextensions.serving import Backing, Connected, DefinitionResource
 from aggserver.endpoints.filters import LONG_RUNNING_SUBRESOURCES
-from aggserver.endpoints.installer import Served
+from aggserver.endpoints.served import Served
 from aggserver.meta import errors, jsonpath
 from aggserver.meta.backoff import Backoff
 from aggserver.meta.json_types import JSONObject

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from aggserver.admission.chain import CREATE, Attributes, Chain
-from aggserver.endpoints.installer import Installer, ResourceScope
+from aggserver.endpoints.installer import Installer
+from aggserver.endpoints.served import ResourceScope
 from aggserver.errors import AggserverError
 from aggserver.informers.informer import CONTROLLER
 from aggserver.meta import errors, versions
@@ -95,6 +96,6 @@ def _find(obj: JSONObject, installer: Installer) -> ResourceScope | None:
     except ValueError:
         return None
     for served in installer.everything():
-        if (served.group, served.version, served.resource.kind) == (group, version, obj.get("kind")):
+        if (served.info.group, served.info.version, served.info.kind) == (group, version, obj.get("kind")):
             return served.scope("")
     return None

@@ -80,7 +80,7 @@ class OwnParams:
     def _store(self, api_version: str, kind: str) -> Store | None:
         group, version = parse_group_version(api_version)
         for served in self._installer.everything():
-            if (served.group, served.version, served.resource.kind) == (group, version, kind):
+            if (served.info.group, served.info.version, served.info.kind) == (group, version, kind):
                 scope = served.scope("")
                 return scope.rest if scope is not None and isinstance(scope.rest, Store) else None
         return None
@@ -98,9 +98,9 @@ async def own_kinds(installer: Installer, api_version: str, kind: str) -> list[R
     """The resources of a kind. Raises LookupError, with upstream's text, if there are none."""
     group, version = parse_group_version(api_version)
     found = [
-        ResourceInfo(group, version, served.resource.name, kind, "", served.namespaced)
+        ResourceInfo(group, version, served.info.resource, kind, "", served.info.namespaced)
         for served in installer.everything()
-        if (served.group, served.version, served.resource.kind) == (group, version, kind)
+        if (served.info.group, served.info.version, served.info.kind) == (group, version, kind)
     ]
     if not found:
         raise LookupError(f'no matches for kind "{kind}" in version "{api_version}"')

@@ -8,55 +8,32 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from aggserver.admission.chain import Chain
 from aggserver.authentication.tokens import TokenError
-from aggserver.endpoints.fixed import FixedResource
-from aggserver.meta import codec, errors
+from aggserver.meta import errors
 from aggserver.meta.json_types import JSONObject
-from aggserver.meta.resource import ResourceInfo
-from aggserver.publish.table import TableConvertor
-from aggserver.registry.own_kinds import conformer, own_fields
-from aggserver.registry.rest import WriteRequest
-from aggserver.registry.stored import StoredObject
-from aggserver.standalone.reviews import admit
+from aggserver.registry.rest import Context
+from aggserver.standalone.reviews import Review
 
 if TYPE_CHECKING:
     from aggserver.authentication.account_tokens import AccountTokens
 
-__all__ = ["TokenReviews", "token_review_kind"]
-
-_INFO = ResourceInfo("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", "", namespaced=False)
+__all__ = ["TokenReviews"]
 
 
-def token_review_kind(reviews: TokenReviews, admission: Chain) -> FixedResource:
-    conform = conformer("authentication/v1.TokenReview")
-    return FixedResource(
-        _INFO,
-        reviews,
-        admission,
-        singular="tokenreview",
-        verbs=("create",),
-        table=TableConvertor([]),
-        conform=conform,
-        type_name="authentication/v1.TokenReview",
-    )
-
-
-class TokenReviews:
-    """The resource. tokens: returns the verifier of tokens, made at its first use. clock: seconds since the epoch."""
-
-    _FIELDS = own_fields(_INFO, "authentication/v1.TokenReview")
+class TokenReviews(Review):
+    """tokens: returns the verifier of tokens, made at its first use. clock: seconds since the epoch."""
 
     def __init__(self, tokens: Callable[[], Awaitable[AccountTokens]], clock: Callable[[], float]) -> None:
+        super().__init__("authentication", "TokenReview", clock)
         self._tokens = tokens
-        self._clock = clock
 
-    async def create(self, request: WriteRequest, obj: JSONObject) -> StoredObject:
-        await admit(request, obj, self._FIELDS, self._clock())
+    def check(self, obj: JSONObject) -> None:
         spec = obj["spec"] = obj.get("spec") or {}
         if not spec.get("token"):
             raise errors.bad_request("token is required for TokenReview in authentication")
-        await request.admission.validate(obj, None)
+
+    async def answer(self, context: Context, obj: JSONObject) -> JSONObject:
+        spec = obj["spec"]
         status: JSONObject
         try:
             # As upstream, which puts the token into a header and takes its first word from there.
@@ -66,5 +43,4 @@ class TokenReviews:
             status = {"user": {}, "error": str(error)}
         else:
             status = {"authenticated": True, "user": user.authenticated().to_json(), "audiences": list(audiences)}
-        content = {"metadata": obj["metadata"], "spec": spec, "status": status}
-        return StoredObject("", codec.encode_json({"kind": obj["kind"], "apiVersion": obj["apiVersion"], **content}), 0)
+        return {"metadata": obj["metadata"], "spec": spec, "status": status}

@@ -171,7 +171,7 @@ TABLES: dict[str, tuple[str, dict[str, Any], list[Any]]] = {
 async def test_tables(server: LocalServer, name: str) -> None:
     kind, members, wanted = TABLES[name]
     stores = registration_stores(server.environment)
-    resources = {resource.resource.kind: resource for resource in registration_kinds(stores, server.engine.admission)}
+    resources = {resource.info.kind: resource for resource in registration_kinds(stores, server.engine.admission)}
     scope = resources[kind].scope("")
     assert scope is not None
     row = scope.table.row({"metadata": {"name": "n"}, **members}, b'{"metadata":{}}')

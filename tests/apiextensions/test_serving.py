@@ -11,6 +11,7 @@ import pytest
 from aggserver.apiextensions.definition import parse
 from aggserver.apiextensions.definitions import Definitions
 from aggserver.apiextensions.serving import deprecation_warning
+from aggserver.meta.resource import ResourceInfo
 from tests.fakes.definitions import CRONTABS, GROUP, WIDGETS, definition, version
 from tests.fakes.server import LocalServer
 
@@ -25,13 +26,13 @@ def definitions(server: LocalServer) -> Definitions:
 
 def test_versions_that_are_served(definitions: Definitions) -> None:
     resource = definitions.set(parse(CRONTABS))
-    assert [served.version for served in resource.versions] == ["v1", "v1beta1"]
+    assert [served.info.version for served in resource.versions] == ["v1", "v1beta1"]
 
 
 def test_discovery(definitions: Definitions) -> None:
     first, second = (served.resource for served in definitions.set(parse(CRONTABS)).versions)
-    assert (first.name, first.singular, first.kind, first.list_kind) == ("crontabs", "crontab", "CronTab", "CronTabList")
-    assert (first.namespaced, first.short_names) == (True, ("ct",))
+    assert first.info == ResourceInfo(GROUP, "v1", "crontabs", "CronTab", "CronTabList", namespaced=True)
+    assert (first.singular, first.short_names) == ("crontab", ("ct",))
     assert first.verbs == ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
     assert [(sub.name, sub.kind) for sub in first.subresources] == [("status", "CronTab"), ("scale", "Scale")]
     assert second.subresources == ()
@@ -53,9 +54,9 @@ def test_scopes_are_made_once(definitions: Definitions) -> None:
 
 
 def test_published(definitions: Definitions) -> None:
-    first, second = (served.published() for served in definitions.set(parse(CRONTABS)).versions)
-    assert (first.status, first.scale) == (True, True)
-    assert (second.status, second.scale) == (False, False)
+    first, second = (served.published for served in definitions.set(parse(CRONTABS)).versions)
+    assert [each.name for each in first.resource.subresources] == ["status", "scale"]
+    assert second.resource.subresources == ()
     assert first.schema == CRONTABS["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
 

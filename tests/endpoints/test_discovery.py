@@ -9,6 +9,7 @@ import pytest
 from aggserver.endpoints.discovery import Discovery, matches_etag, page_not_found
 from aggserver.endpoints.request import Request, Response
 from aggserver.meta.errors import StatusError
+from aggserver.meta.resource import ResourceInfo
 from aggserver.publish.discovery import APIGroup, APIGroupVersion, APIResource
 from aggserver.publish.models import Published
 
@@ -16,7 +17,8 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 
 
 def resource(name: str) -> APIResource:
-    return APIResource(name, name[:-1], True, name[:-1].title(), name[:-1].title() + "List", ("get", "list"))
+    kind = name[:-1].title()
+    return APIResource(ResourceInfo("", "", name, kind, f"{kind}List", namespaced=True), ("get", "list"), singular=name[:-1])
 
 
 def group(name: str, *versions: str) -> APIGroup:

@@ -11,6 +11,7 @@ from aggserver.authentication.user import ANONYMOUS, UserInfo
 from aggserver.authorization.delegating import Authorizer
 from aggserver.endpoints.front_page import for_browsers
 from aggserver.endpoints.request import Request, Response
+from aggserver.meta.resource import ResourceInfo
 from aggserver.publish import front_page
 from aggserver.publish.discovery import APIGroup, APIGroupVersion, APIResource
 from tests.fakes.definitions import CRONTABS
@@ -101,7 +102,9 @@ async def test_everything_else_goes_on(server: LocalServer, said: dict[str, str]
 
 def test_what_others_wrote_is_text() -> None:
     evil = "<script>alert('1')</script>\"&"
-    resource = APIResource(evil, evil, namespaced=True, kind=evil, list_kind=evil, verbs=("list",), short_names=(evil,))
+    resource = APIResource(
+        ResourceInfo(evil, evil, evil, evil, evil, namespaced=True), ("list",), singular=evil, short_names=(evil,)
+    )
     page = front_page.page([APIGroup(evil, (APIGroupVersion(evil, evil, (resource,)),))], evil, evil).decode()
     assert "<script" not in page
     assert '"&"' not in page

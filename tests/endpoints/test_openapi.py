@@ -13,8 +13,9 @@ from aggserver.endpoints import openapi
 from aggserver.endpoints.openapi import OpenAPI
 from aggserver.endpoints.request import Request, Response
 from aggserver.meta.errors import StatusError
+from aggserver.meta.resource import ResourceInfo
 from aggserver.publish import openapi_v2, openapi_v3
-from aggserver.publish.discovery import APIGroup, APIGroupVersion
+from aggserver.publish.discovery import APIGroup, APIGroupVersion, APIResource
 from aggserver.publish.models import Published
 
 PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -25,7 +26,8 @@ NOW = 1_600_000_000.0
 
 def thing(group: str, version: str, description: str = "") -> Published:
     schema = {"type": "object", "description": description}
-    return Published(group, version, "Thing", "ThingList", "things", True, ("get", "list", "patch"), schema)
+    info = ResourceInfo(group, version, "things", "Thing", "ThingList", namespaced=True)
+    return Published(APIResource(info, ("get", "list", "patch")), schema)
 
 
 class FakeCatalog:
@@ -36,11 +38,11 @@ class FakeCatalog:
     def groups(self) -> Sequence[APIGroup]:
         versions: dict[str, list[APIGroupVersion]] = {}
         for resource in self.resources:
-            versions.setdefault(resource.group, []).append(APIGroupVersion(resource.group, resource.version, ()))
+            versions.setdefault(resource.info.group, []).append(APIGroupVersion(resource.info.group, resource.info.version, ()))
         return [APIGroup(group, tuple(found)) for group, found in versions.items()]
 
     def published(self, group: str, version: str) -> Sequence[Published]:
-        return [resource for resource in self.resources if (resource.group, resource.version) == (group, version)]
+        return [resource for resource in self.resources if (resource.info.group, resource.info.version) == (group, version)]
 
     def change(self, *resources: Published) -> None:
         self.resources = resources

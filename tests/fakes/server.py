@@ -26,8 +26,8 @@ from aggserver.authorization.standalone import ResolvedRules as UserRules
 from aggserver.authorization.standalone import StandaloneAuthorizer
 from aggserver.controllers.garbage.collector import GarbageCollector
 from aggserver.controllers.namespaces.controller import NamespaceController
-from aggserver.endpoints.installer import Served
 from aggserver.endpoints.request import AnyResponse, Request
+from aggserver.endpoints.served import Served
 from aggserver.kinds import namespaces
 from aggserver.meta import errors
 from aggserver.meta.json_types import JSONObject

@@ -19,7 +19,9 @@ from aggserver.merge import fieldset, managed_fields, patch
 from aggserver.merge.strategic import strategic_merge
 from aggserver.meta import codec, json_text, jsonpath, selectors, yaml_text
 from aggserver.meta.protobuf_wire import LENGTH, VARINT, tag, varint, with_length
+from aggserver.meta.resource import ResourceInfo
 from aggserver.publish import openapi_v2, openapi_v3
+from aggserver.publish.discovery import APIResource
 from aggserver.publish.models import Published
 from aggserver.publish.table import Column, TableConvertor
 from aggserver.schema import structural
@@ -497,7 +499,8 @@ def _compiled(schema: dict[str, Any]) -> object:
 
 
 def _published(schema: dict[str, Any]) -> object:
-    resources = [Published("example.com", "v1", "Thing", "ThingList", "things", True, ("get", "list", "create"), schema)]
+    info = ResourceInfo("example.com", "v1", "things", "Thing", "ThingList", namespaced=True)
+    resources = [Published(APIResource(info, ("get", "list", "create")), schema)]
     return openapi_v2.build(resources, info_version="1"), openapi_v3.build("example.com", "v1", resources, info_version="1")
 
 

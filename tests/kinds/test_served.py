@@ -11,14 +11,15 @@ import pytest
 
 from aggserver.admission.chain import Chain
 from aggserver.authentication.user import UserInfo
-from aggserver.endpoints.installer import ResourceScope
+from aggserver.endpoints.served import ResourceScope
 from aggserver.kinds.catalog import KINDS
 from aggserver.kinds.pods import Bindings, Evictions
-from aggserver.kinds.served import Kinds, ServedKind
+from aggserver.kinds.served import Kinds
 from aggserver.meta.errors import StatusError
 from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.registry.environment import Environment
 from aggserver.registry.rest import Context, DeleteOptions, ListOptions, WriteOptions, WriteRequest
+from aggserver.registry.store import Store
 from aggserver.registry.write import PART_CHANGED
 from aggserver.storage.memory import MemoryStorage
 from tests.fakes.clock import FakeClock
@@ -70,13 +71,15 @@ def _pod(**spec: Any) -> dict[str, Any]:
 
 async def test_a_store_is_made_once_and_shared_by_all_versions(kinds: Kinds) -> None:
     assert kinds.store("", "pods") is kinds.store("", "pods")
-    assert {served.resource.name for served in kinds.served()} == {kind.plural for kind in KINDS} | {"bindings"}
+    assert {served.info.resource for served in kinds.served()} == {kind.plural for kind in KINDS} | {"bindings"}
     with pytest.raises(KeyError):
         kinds.store("", "crontabs")
     await _create(kinds, "", "events", {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "message": "m"})
-    newer = next(served for served in kinds.served() if served.group == "events.k8s.io")
-    assert isinstance(newer, ServedKind)
-    assert (await newer.store().get(_context(), "e")).decoded()["note"] == "m"
+    newer = next(served for served in kinds.served() if served.info.group == "events.k8s.io")
+    scope = newer.scope("")
+    assert scope is not None
+    assert isinstance(scope.rest, Store)
+    assert (await scope.rest.get(_context(), "e")).decoded()["note"] == "m"
 
 
 async def test_nobody_gets_the_address_of_another(storage: MemoryStorage) -> None:
@@ -135,7 +138,7 @@ async def test_a_pod_is_bound_once(kinds: Kinds) -> None:
 
 async def test_a_binding_names_its_pod_where_the_url_does_not(kinds: Kinds) -> None:
     await _create(kinds, "", "pods", _pod())
-    scope = next(each for each in kinds.served() if each.resource.name == "bindings").scope("")
+    scope = next(each for each in kinds.served() if each.info.resource == "bindings").scope("")
     assert scope is not None
     assert scope.verbs == {"create"}
     bindings: Any = scope.rest
@@ -182,7 +185,7 @@ async def test_eviction(kinds: Kinds, name: str) -> None:
 
 
 async def _set_status(kinds: Kinds, group: str, resource: str, name: str, status: dict[str, Any]) -> None:
-    scope = next(each for each in kinds.served() if (each.group, each.resource.name) == (group, resource)).scope("status")
+    scope = next(each for each in kinds.served() if (each.info.group, each.info.resource) == (group, resource)).scope("status")
     assert scope is not None
 
     async def changed(obj: dict[str, Any]) -> dict[str, Any]:
@@ -196,7 +199,11 @@ async def _set_status(kinds: Kinds, group: str, resource: str, name: str, status
 
 def _scope(kinds: Kinds, api_version: str, resource: str) -> ResourceScope:
     group, _, version = api_version.rpartition("/")
-    served = next(each for each in kinds.served() if (each.group, each.version, each.resource.name) == (group, version, resource))
+    served = next(
+        each
+        for each in kinds.served()
+        if each.info.group == group and each.info.version == version and each.info.resource == resource
+    )
     scope = served.scope("")
     assert scope is not None
     return scope

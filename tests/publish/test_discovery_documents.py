@@ -5,27 +5,22 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from aggserver.meta.resource import ResourceInfo
 from aggserver.publish import discovery
 from aggserver.publish.discovery import APIGroup, APIGroupVersion, APIResource, APISubresource
 
 VERBS = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
 
 ITCHES = APIResource(
-    "itches",
-    "itch",
-    namespaced=False,
-    kind="Itch",
-    list_kind="ItchList",
-    verbs=discovery.CUSTOM_RESOURCE_VERBS,
+    ResourceInfo("stable.example.com", "v1", "itches", "Itch", "ItchList", namespaced=False),
+    discovery.CUSTOM_RESOURCE_VERBS,
+    singular="itch",
     storage_version_hash=discovery.storage_version_hash("stable.example.com", "v1", "Itch"),
 )
 CRONTABS = APIResource(
-    "crontabs",
-    "crontab",
-    namespaced=True,
-    kind="CronTab",
-    list_kind="CronTabList",
-    verbs=discovery.CUSTOM_RESOURCE_VERBS,
+    ResourceInfo("stable.example.com", "v1", "crontabs", "CronTab", "CronTabList", namespaced=True),
+    discovery.CUSTOM_RESOURCE_VERBS,
+    singular="crontab",
     short_names=("ct",),
     categories=("all",),
     storage_version_hash=discovery.storage_version_hash("stable.example.com", "v1", "CronTab"),
@@ -36,7 +31,9 @@ CRONTABS = APIResource(
 )
 V1 = APIGroupVersion("stable.example.com", "v1", (CRONTABS, ITCHES))
 STABLE = APIGroup("stable.example.com", (V1, APIGroupVersion("stable.example.com", "v1beta1", (ITCHES,))))
-NAMESPACES = APIResource("namespaces", "namespace", False, "Namespace", "NamespaceList", ("get",))
+NAMESPACES = APIResource(
+    ResourceInfo("", "v1", "namespaces", "Namespace", "NamespaceList", namespaced=False), ("get",), singular="namespace"
+)
 CORE = APIGroup("", (APIGroupVersion("", "v1", (NAMESPACES,)),))
 
 GROUP = {

@@ -7,14 +7,17 @@ publish/kubernetes.json, and without the built-in schemas of v3, which are there
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from aggserver.meta.resource import ResourceInfo
 from aggserver.publish import builtin, openapi_v2, openapi_v3
-from aggserver.publish.discovery import CUSTOM_RESOURCE_VERBS
+from aggserver.publish.discovery import CUSTOM_RESOURCE_VERBS, SUBRESOURCE_VERBS, APIResource, APISubresource
 from aggserver.publish.models import Published, model_name
 from aggserver.publish.operations import paths
 
@@ -24,17 +27,18 @@ KUBE = json.loads((HERE / "kube_apiserver.json").read_text())
 
 def published(crd: dict[str, Any], version: dict[str, Any]) -> Published:
     spec, names, subresources = crd["spec"], crd["spec"]["names"], version.get("subresources", {})
-    return Published(
+    info = ResourceInfo(
         group=spec["group"],
         version=version["name"],
+        resource=names["plural"],
         kind=names["kind"],
         list_kind=names["kind"] + "List",
-        plural=names["plural"],
         namespaced=spec["scope"] == "Namespaced",
-        verbs=CUSTOM_RESOURCE_VERBS,
-        schema=version["schema"]["openAPIV3Schema"],
-        status="status" in subresources,
-        scale="scale" in subresources,
+    )
+    below = tuple(APISubresource(name, "", SUBRESOURCE_VERBS) for name in subresources)
+    return Published(
+        APIResource(info, CUSTOM_RESOURCE_VERBS, subresources=below),
+        version["schema"]["openAPIV3Schema"],
         selectable_fields=tuple(field["jsonPath"] for field in version.get("selectableFields", ())),
     )
 
@@ -64,7 +68,7 @@ def plain(tree: Any) -> Any:
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 def test_v3_is_kube_apiservers(version: str) -> None:
-    resources = [resource for resource in all_published() if resource.version == version]
+    resources = [resource for resource in all_published() if resource.info.version == version]
     document = plain(openapi_v3.build("stable.example.com", version, resources, info_version="1"))
     wanted = KUBE[f"v3 {version}"]
     schemas = document["components"]["schemas"]
@@ -100,18 +104,17 @@ def test_every_reference_leads_somewhere() -> None:
         assert name in document["components"]["schemas"]
 
 
-def crontab(**changes: Any) -> Published:
-    base: dict[str, Any] = {
-        "group": "stable.example.com", "version": "v1", "kind": "CronTab", "list_kind": "CronTabList", "plural": "crontabs",
-        "namespaced": True, "verbs": CUSTOM_RESOURCE_VERBS, "schema": {"type": "object"},
-    }  # fmt: skip
-    return Published(**(base | changes))
+CRONTABS = ResourceInfo("stable.example.com", "v1", "crontabs", "CronTab", "CronTabList", namespaced=True)
+
+
+def crontab(info: ResourceInfo = CRONTABS, verbs: Sequence[str] = CUSTOM_RESOURCE_VERBS, **schema: Any) -> Published:
+    return Published(APIResource(info, tuple(verbs)), {"type": "object", **schema})
 
 
 def root_of(schema: dict[str, Any], build: str) -> dict[str, Any]:
-    resource = crontab(schema={"type": "object", "properties": {"x": schema}})
+    resource = crontab(properties={"x": schema})
     if build == "v3":
-        schemas = openapi_v3.build(resource.group, "v1", [resource], info_version="1")["components"]["schemas"]
+        schemas = openapi_v3.build(resource.info.group, "v1", [resource], info_version="1")["components"]["schemas"]
     else:
         schemas = openapi_v2.build([resource], info_version="1")["definitions"]
     found: dict[str, Any] = schemas["com.example.stable.v1.CronTab"]["properties"]["x"]
@@ -185,7 +188,9 @@ def test_node(written: dict[str, Any], v3: dict[str, Any], v2: dict[str, Any]) -
 
 
 def test_no_schema_is_a_bare_object() -> None:
-    schemas = openapi_v3.build("stable.example.com", "v1", [crontab(schema={})], info_version="1")["components"]["schemas"]
+    schemas = openapi_v3.build(
+        "stable.example.com", "v1", [Published(APIResource(CRONTABS, CUSTOM_RESOURCE_VERBS))], info_version="1"
+    )["components"]["schemas"]
     schema = schemas["com.example.stable.v1.CronTab"]
     assert schema["type"] == "object"
     assert "properties" not in schema
@@ -208,7 +213,7 @@ def test_paths_are_those_that_the_verbs_ask_for(verbs: tuple[str, ...], wanted: 
 
 
 def test_core_group() -> None:
-    namespaces = crontab(group="", kind="Namespace", list_kind="NamespaceList", plural="namespaces", namespaced=False)
+    namespaces = crontab(ResourceInfo("", "v1", "namespaces", "Namespace", "NamespaceList", namespaced=False))
     assert model_name("", "v1", "Namespace") == "io.k8s.api.core.v1.Namespace"
     items = {item.path: item for item in paths(namespaces)}
     assert list(items) == ["/api/v1/namespaces", "/api/v1/namespaces/{name}"]
@@ -217,7 +222,7 @@ def test_core_group() -> None:
 
 
 def test_group_of_kubernetes_loses_its_suffix_in_ids() -> None:
-    resource = crontab(group="rbac.authorization.k8s.io", kind="Role", namespaced=False)
+    resource = crontab(replace(CRONTABS, group="rbac.authorization.k8s.io", kind="Role", namespaced=False))
     assert next(paths(resource)).operations[0].operation_id == "listRbacAuthorizationV1Role"
 
 

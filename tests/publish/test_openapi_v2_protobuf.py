@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from aggserver.meta.resource import ResourceInfo
 from aggserver.publish import openapi_v2
-from aggserver.publish.discovery import CUSTOM_RESOURCE_VERBS
+from aggserver.publish.discovery import CUSTOM_RESOURCE_VERBS, SUBRESOURCE_VERBS, APIResource, APISubresource
 from aggserver.publish.models import Published
 from aggserver.publish.openapi_v2_protobuf import encode
 
@@ -280,16 +281,19 @@ def crontabs() -> list[Published]:
     definitions = list(yaml.safe_load_all((Path(__file__).parent / "crontabs.yaml").read_text()))
     return [
         Published(
-            group=crd["spec"]["group"],
-            version=version["name"],
-            kind=crd["spec"]["names"]["kind"],
-            list_kind=crd["spec"]["names"]["kind"] + "List",
-            plural=crd["spec"]["names"]["plural"],
-            namespaced=crd["spec"]["scope"] == "Namespaced",
-            verbs=CUSTOM_RESOURCE_VERBS,
-            schema=version["schema"]["openAPIV3Schema"],
-            status=True,
-            scale=True,
+            APIResource(
+                ResourceInfo(
+                    group=crd["spec"]["group"],
+                    version=version["name"],
+                    resource=crd["spec"]["names"]["plural"],
+                    kind=crd["spec"]["names"]["kind"],
+                    list_kind=crd["spec"]["names"]["kind"] + "List",
+                    namespaced=crd["spec"]["scope"] == "Namespaced",
+                ),
+                CUSTOM_RESOURCE_VERBS,
+                subresources=tuple(APISubresource(name, "", SUBRESOURCE_VERBS) for name in ("status", "scale")),
+            ),
+            version["schema"]["openAPIV3Schema"],
         )
         for crd in definitions
         for version in crd["spec"]["versions"]

@@ -294,9 +294,9 @@ async def test_the_watch_tells_what_is_gone_after_a_gap() -> None:
         waiting = asyncio.ensure_future(anext(changes))
         await settled()
         # The watch is interrupted, and the change comes before it begins again.
-        store = running.server.engine.installer.find("paas.example.com", "v1", "sites")
-        assert store is not None
-        store._parent.expire_watches()  # type: ignore[attr-defined]
+        served = running.server.engine.installer.find("paas.example.com", "v1", "sites")
+        assert served is not None
+        served.scope("").rest.cacher.expire_watches()  # type: ignore[union-attr]
         await running.admin.delete(f"{SITES}/a")
         told = [await waiting]
         while Gone("a", "default") not in told:

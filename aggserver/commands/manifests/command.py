@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from aggserver.commands.manifests.objects import Installation, objects
-from aggserver.endpoints.installer import Served
+from aggserver.endpoints.served import Served
 from aggserver.errors import AggserverError
 from aggserver.meta import codec
 from aggserver.options import Options
@@ -34,7 +34,7 @@ def run(options: Options, served: Iterable[Served], say: Callable[[str], None], 
         namespace=namespace,
         image=options.image,
         apps=options.apps,
-        offered=[(each.group, each.resource) for each in own],
+        offered=[(each.info.group, each.resource) for each in own],
         is_stored=any(each.in_storage for each in own),
         runs_tasks=runs_tasks,
     )

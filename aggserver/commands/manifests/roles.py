@@ -26,7 +26,8 @@ def rules(level: str, offered: Iterable[Offered]) -> list[JSONObject]:
     """The rules of one level: resources of a group with the same verbs are in one rule."""
     found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for group, resource in offered:
-        names = {resource.name: resource.verbs} | {f"{resource.name}/{each.name}": each.verbs for each in resource.subresources}
+        name = resource.info.resource
+        names = {name: resource.verbs} | {f"{name}/{each.name}": each.verbs for each in resource.subresources}
         for name, verbs in names.items():
             allowed = tuple(verb for verb in _ordered(verbs) if _is_allowed(level, name, verb))
             if allowed:

@@ -8,8 +8,8 @@ from typing import Any
 
 from aggserver.admission.chain import Attributes, BoundChain
 from aggserver.endpoints import access
-from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.request import Request
+from aggserver.endpoints.served import ResourceScope
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.rest import Admission
 

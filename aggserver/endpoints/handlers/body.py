@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar
 
 from aggserver.endpoints import negotiation
-from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.request import Request
+from aggserver.endpoints.served import ResourceScope
 from aggserver.meta import codec, errors, golang
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.rest import ApplyConfiguration

@@ -14,8 +14,8 @@ from typing import Self
 
 from aggserver.endpoints import access, negotiation, websocket
 from aggserver.endpoints.handlers import body, options, reply
-from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.request import AnyResponse, BrokenOff, Request, StreamResponse
+from aggserver.endpoints.served import ResourceScope
 from aggserver.registry.rest import Connecter, Context
 
 __all__ = ["connect"]

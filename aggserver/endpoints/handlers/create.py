@@ -5,8 +5,8 @@ from __future__ import annotations
 from aggserver.admission.chain import CREATE
 from aggserver.endpoints import negotiation
 from aggserver.endpoints.handlers import attributes, body, options, reply
-from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.request import Request, Response
+from aggserver.endpoints.served import ResourceScope
 from aggserver.registry.rest import Context, Creater, WriteRequest
 
 __all__ = ["create"]

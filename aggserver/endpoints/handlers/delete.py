@@ -6,9 +6,9 @@ from aggserver.admission.chain import DELETE
 from aggserver.endpoints import access, negotiation
 from aggserver.endpoints.handlers import attributes, body, options, reply
 from aggserver.endpoints.handlers.reply import shows_metadata_only
-from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import Request, Response
+from aggserver.endpoints.served import ResourceScope
 from aggserver.meta import errors
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.rest import CollectionDeleter, Context, CorruptDeleter, Deleter

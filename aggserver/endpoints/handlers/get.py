@@ -5,8 +5,8 @@ from __future__ import annotations
 from aggserver.endpoints import negotiation
 from aggserver.endpoints.handlers import options, reply
 from aggserver.endpoints.handlers.reply import shows_metadata_only
-from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.request import Request, Response
+from aggserver.endpoints.served import ResourceScope
 from aggserver.registry.rest import Context, Getter, Lister
 
 __all__ = ["get", "list_"]

@@ -15,9 +15,9 @@ from aggserver.admission.chain import UPDATE
 from aggserver.endpoints import negotiation
 from aggserver.endpoints.handlers import attributes, body, options, reply
 from aggserver.endpoints.handlers.reply import shows_metadata_only
-from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import Request, Response
+from aggserver.endpoints.served import ResourceScope
 from aggserver.merge import patch as patches
 from aggserver.merge.strategic import BadDirectiveError, StrategicPatchError, TooCostlyError, go_text, strategic_merge
 from aggserver.meta import codec, errors, field, golang

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 
 from aggserver.endpoints import forms
 from aggserver.endpoints.handlers.options import include_object
-from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import Request, Response
+from aggserver.endpoints.served import ResourceScope
 from aggserver.meta import codec
 from aggserver.meta.json_types import JSONObject
 from aggserver.publish import table

@@ -7,8 +7,8 @@ from dataclasses import replace
 from aggserver.admission.chain import UPDATE
 from aggserver.endpoints import negotiation
 from aggserver.endpoints.handlers import attributes, body, options, reply
-from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.request import Request, Response
+from aggserver.endpoints.served import ResourceScope
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry import preparation
 from aggserver.registry.rest import Context, Updater, WriteRequest

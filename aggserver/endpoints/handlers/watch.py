@@ -20,9 +20,9 @@ from typing import Any, Protocol, Self
 from aggserver.endpoints import negotiation
 from aggserver.endpoints.handlers import options
 from aggserver.endpoints.handlers.reply import shows_metadata_only
-from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import Request, StreamResponse
+from aggserver.endpoints.served import ResourceScope
 from aggserver.meta import codec, errors
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject

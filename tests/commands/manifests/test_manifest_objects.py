@@ -12,6 +12,7 @@ import yaml
 
 from aggserver.commands.manifests.objects import Installation, objects
 from aggserver.commands.manifests.roles import rules
+from aggserver.meta.resource import ResourceInfo
 from aggserver.options import parse
 from aggserver.publish.discovery import APIResource, APISubresource
 from tests.command import REPOSITORY, run
@@ -26,11 +27,7 @@ OTHERS = {
 SPECIAL = {"api-service-policy.yaml", "deployment.yaml"}
 
 SITES = APIResource(
-    "sites",
-    "site",
-    True,
-    "Site",
-    "SiteList",
+    ResourceInfo("example.com", "v1", "sites", "Site", "SiteList", namespaced=True),
     ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"),
     subresources=(
         APISubresource("status", "Site", ("get", "patch", "update")),
@@ -39,7 +36,7 @@ SITES = APIResource(
         APISubresource("log", "Site", ("get",)),
     ),
 )
-TICKETS = APIResource("tickets", "ticket", True, "Ticket", "TicketList", ("get", "list"))
+TICKETS = APIResource(ResourceInfo("example.com", "v1", "tickets", "Ticket", "TicketList", namespaced=True), ("get", "list"))
 OFFERED = [("example.com", SITES), ("example.com", TICKETS)]
 
 
