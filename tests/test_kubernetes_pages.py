@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.sources import functions
 from tests.test_layers import ROOT
 
 PAGE = (ROOT / "docs" / "kubernetes-pages.md").read_text()
@@ -34,12 +33,6 @@ def module_of(name: str) -> Path:
     found = [path for path in (ROOT / "tests" / "integration" / name, ROOT / "tests" / name) if path.exists()]
     assert found, f"no module {name}"
     return found[0]
-
-
-@cache
-def functions(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text())
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
 def cases(function: Any) -> set[str]:

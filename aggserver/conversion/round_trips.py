@@ -25,7 +25,7 @@ from aggserver.schema.compiled import CompiledSchema
 from aggserver.schema.pruning import MalformedError
 from aggserver.schema.samples import samples
 
-__all__ = ["Finding", "Report", "differences", "round_trips"]
+__all__ = ["Finding", "Report", "content", "differences", "round_trips"]
 
 # Samples of one version, and of all versions together.
 _MOST_EACH = 200
@@ -133,11 +133,14 @@ class _Trial:
         problem = next(self._problems(from_, back), "")
         if problem:
             self._find(Finding(from_, to, "", f"makes an invalid object: {problem}", is_back=True))
-        for field, what in differences(_content(obj), _content(back), FieldPath(())):
+        for field, what in differences(content(obj), content(back), FieldPath(())):
             self._find(Finding(from_, to, field, what, is_back=True))
 
     def _converted(self, obj: JSONObject, from_: str, to: str, shown: JSONObject) -> JSONObject | None:
-        text = codec.encode_json(_content(shown)).decode()
+        given = content(shown)
+        if not any(given["metadata"].values()):
+            del given["metadata"]
+        text = codec.encode_json(given).decode()
         try:
             return self._converter.at_once(obj, f"{self._group}/{to}")
         except ConversionError as error:
@@ -157,11 +160,11 @@ class _Trial:
         self.findings[Finding(finding.from_, finding.to, finding.field, finding.what + example, finding.is_back)] = None
 
 
-def _content(obj: JSONObject) -> JSONObject:
+def content(obj: JSONObject) -> JSONObject:
     """What a conversion may change: labels, annotations, and all but apiVersion, kind and the other metadata."""
     metadata = {name: obj["metadata"].get(name) or {} for name in ("labels", "annotations")}
     own = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind", "metadata")}
-    return {**own, "metadata": metadata} if any(metadata.values()) else own
+    return {**own, "metadata": metadata}
 
 
 def differences(one: Any, other: Any, path: FieldPath) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aggserver.conversion.field_path import FieldPath
-from aggserver.conversion.round_trips import differences
+from aggserver.conversion.round_trips import content, differences
 from aggserver.meta import codec
 from aggserver.meta.errors import ObjectTooLarge
 from aggserver.meta.json_types import JSONMapping, JSONObject
@@ -65,7 +65,7 @@ def tried(one: Side, other: Side) -> Losses:
             continue
         count += 1
         one.schema.conform(back)
-        for field, what in differences(_content(obj), _content(back), FieldPath(())):
+        for field, what in differences(content(obj), content(back), FieldPath(())):
             lost.setdefault(field, what)
     return Losses(lost, failed, count)
 
@@ -85,12 +85,6 @@ def _made_up(side: Side) -> Iterator[JSONObject]:
         found = side.schema.on_create(obj)
         if not found.values and not found.structure and not side.schema.on_rules(obj, None, []).errors:
             yield obj
-
-
-def _content(obj: JSONObject) -> JSONObject:
-    """What a conversion may change."""
-    own = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind", "metadata")}
-    return {**own, "metadata": {name: obj["metadata"].get(name) or {} for name in ("labels", "annotations")}}
 
 
 def _with_free_members(value: Any, node: JSONMapping) -> Any:

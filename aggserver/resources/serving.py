@@ -22,8 +22,8 @@ from aggserver.apiextensions.marks import Marks
 from aggserver.apiextensions.serving import Backing, Connected, DefinitionResource
 from aggserver.endpoints.filters import LONG_RUNNING_SUBRESOURCES
 from aggserver.endpoints.served import Served
+from aggserver.informers.kept_up import RESTART, kept_up
 from aggserver.meta import errors, jsonpath
-from aggserver.meta.backoff import Backoff
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.registry.environment import Environment
@@ -61,7 +61,6 @@ __all__ = ["ServedApp"]
 
 log = logging.getLogger("aggserver.resources")
 
-_RESTART = Backoff(initial=1.0, longest=30.0)
 _UNSET: Any = object()
 # Without this annotation a definition of a group below k8s.io is refused.
 _APPROVED = "api-approved.kubernetes.io"
@@ -144,7 +143,7 @@ class ServedApp:
 
     async def run(self) -> None:
         """Until cancelled: inside of the App's lifespan, follow its sources."""
-        pauses = _RESTART.pauses()
+        pauses = RESTART.pauses()
         for name, handle in self._app.resources.items():
             if isinstance(handle, Stored):
                 definition = self._resources[name].definition
@@ -154,7 +153,7 @@ class ServedApp:
                 try:
                     async with self._app.lifespan() as state:
                         self._state = state
-                        pauses = _RESTART.pauses()
+                        pauses = RESTART.pauses()
                         self._bind()
                         async with asyncio.TaskGroup() as tasks:
                             for following in self._followings:
@@ -187,7 +186,8 @@ class ServedApp:
         async def work() -> None:
             async with asyncio.TaskGroup() as tasks:
                 for function in self._app.tasks:
-                    tasks.create_task(_kept_up(function, self._state, sleep, self._environment.monotonic))
+                    name, run = f"task {name_of(function)}", partial(function, self._state)
+                    tasks.create_task(kept_up(name, run, endless=True, sleep=sleep, clock=self._environment.monotonic))
 
         if not self._app.tasks:
             await asyncio.Event().wait()
@@ -331,26 +331,6 @@ async def _as_it_is(obj: JSONObject) -> JSONObject:
 
 async def _anybody(request: Request[Any], obj: JSONObject) -> None:
     return None
-
-
-async def _kept_up(
-    function: Callable[[Any], Awaitable[None]],
-    state: Any,
-    sleep: Callable[[float], Awaitable[None]],
-    clock: Callable[[], float],
-) -> None:
-    """Run a task of a user, and again when it raises or ends."""
-    pauses = _RESTART.pauses()
-    while True:
-        began = clock()
-        try:
-            await function(state)
-            log.info("task %s has ended; it is started again", name_of(function))
-        except Exception as error:
-            log.error("task %s failed, and is started again: %s", name_of(function), error, exc_info=error)
-        if clock() - began > _RESTART.longest:
-            pauses = _RESTART.pauses()
-        await sleep(next(pauses))
 
 
 class _HookedVersions:

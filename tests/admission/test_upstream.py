@@ -8,13 +8,12 @@ plugin/pkg/admission/gc.
 
 from __future__ import annotations
 
-import ast
-import functools
 from pathlib import Path
 
 import pytest
 
 from tests.integration.cases_webhooks import CASES
+from tests.sources import functions
 
 ROOT = Path(__file__).parents[1]
 _FOLDERS = {
@@ -131,12 +130,6 @@ NOT_HERE: dict[str, str] = {
     "TestWebhookTimeoutWithoutWatchCache": _ONE_CACHE,
     "TestWebhookAdmissionWithCBOR": "CBOR is a feature that is off",
 }
-
-
-@functools.cache
-def functions(module: Path) -> frozenset[str]:
-    tree = ast.parse(module.read_text())
-    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 @pytest.mark.parametrize("name", HERE)

@@ -10,6 +10,7 @@ from aggserver.cel.ast import Comprehension, Expr, children, walk
 from aggserver.cel.errors import CompileError
 from aggserver.cel.parser import parse
 from tests.cel.environment import cases, show
+from tests.cel.expressions import PIECES
 
 
 @pytest.mark.parametrize(("rule", "source", "tree"), cases("parsing"))
@@ -116,34 +117,6 @@ def test_garbage(kind: str) -> None:
 def test_leading_zeros_and_signs_do_not_overflow() -> None:
     assert show(parse("0" * 10_000 + "7")).startswith("7#")
     assert show(parse("-0x8000000000000000")).startswith("-9223372036854775808#")
-
-
-PIECES = (
-    *(
-        "a",
-        "1",
-        "1.5",
-        "2u",
-        "'s'",
-        "b'x'",
-        "true",
-        "null",
-        "in",
-        "for",
-        "has(",
-        "f(",
-        "(",
-        ")",
-        "[",
-        "]",
-        "{",
-        "}",
-        ".",
-        ",",
-        "-",
-    ),
-    *("!", "?", ":", "+", "*", "&&", "||", "==", "<", " ", "\n", "#", "'", "`q`", ".b", ".all(x, ", "a.b{", "// c\n"),
-)
 
 
 def _error(source: str) -> str | None:

@@ -9,12 +9,13 @@ left out (activations, copies, conversions to protobuf, factories of options).
 
 from __future__ import annotations
 
-import ast
 import functools
 from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.sources import functions
 
 ROOT = Path(__file__).parents[1]
 
@@ -166,17 +167,11 @@ def groups(table: str) -> frozenset[str]:
     return frozenset(yaml.safe_load((ROOT / "cases" / "cel" / f"{table}.yaml").read_text("utf-8")))
 
 
-@functools.cache
-def functions(module: str) -> frozenset[str]:
-    tree = ast.parse((ROOT / f"{module}.py").read_text("utf-8"))
-    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
-
-
 @pytest.mark.parametrize("name", HERE)
 def test_is_tested_here(name: str) -> None:
     for place in HERE[name]:
         where, case = place.split(":")
-        assert case in (functions if "/" in where else groups)(where), place
+        assert case in (functions(ROOT / f"{where}.py") if "/" in where else groups(where)), place
 
 
 def test_every_group_of_values_has_its_source() -> None:

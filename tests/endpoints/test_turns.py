@@ -9,34 +9,18 @@ import pytest
 
 from aggserver.endpoints import turns as turns_module
 from aggserver.endpoints.turns import Turns
-from tests.fakes.clock import settled
-
-
-class Loop:
-    """Counts the iterations of the event loop."""
-
-    def __init__(self) -> None:
-        self.turn = 0
-        self._task = asyncio.create_task(self._count())
-
-    async def _count(self) -> None:
-        while True:
-            self.turn += 1
-            await asyncio.sleep(0)
-
-    def stop(self) -> None:
-        self._task.cancel()
+from tests.fakes.clock import CountedLoop, settled
 
 
 @pytest.fixture
-async def loop() -> Loop:
-    return Loop()
+async def loop() -> CountedLoop:
+    return CountedLoop()
 
 
 Made = list[tuple[str, int]]
 
 
-def pieces(name: str, count: int, made: Made, loop: Loop, size: int = 100) -> Iterator[bytes]:
+def pieces(name: str, count: int, made: Made, loop: CountedLoop, size: int = 100) -> Iterator[bytes]:
     for _ in range(count):
         made.append((name, loop.turn))
         yield b"x" * size
@@ -50,7 +34,7 @@ def order(made: Made) -> str:
     return "".join(name for name, _ in made)
 
 
-async def test_the_loop_goes_on_between_two_pieces(loop: Loop) -> None:
+async def test_the_loop_goes_on_between_two_pieces(loop: CountedLoop) -> None:
     made: Made = []
     turns = Turns()
     sizes = await asyncio.gather(*(take(turns, pieces(name, 5, made, loop)) for name in "abc"))
@@ -59,7 +43,7 @@ async def test_the_loop_goes_on_between_two_pieces(loop: Loop) -> None:
     assert len({turn for _, turn in made}) == 15
 
 
-async def test_first_come_first_finished(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_first_come_first_finished(loop: CountedLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns_module, "_SHORT", 0)
     made: Made = []
     turns = Turns()
@@ -69,7 +53,7 @@ async def test_first_come_first_finished(loop: Loop, monkeypatch: pytest.MonkeyP
     assert order(made) == "abcaaabbbccc"
 
 
-async def test_a_short_answer_passes_long_ones(loop: Loop) -> None:
+async def test_a_short_answer_passes_long_ones(loop: CountedLoop) -> None:
     made: Made = []
     turns = Turns()
     long = [asyncio.create_task(take(turns, pieces(name, 20, made, loop, turns_module._SHORT))) for name in "ab"]
@@ -82,7 +66,7 @@ async def test_a_short_answer_passes_long_ones(loop: Loop) -> None:
     loop.stop()
 
 
-async def test_who_waits_for_his_client_holds_up_nobody(loop: Loop) -> None:
+async def test_who_waits_for_his_client_holds_up_nobody(loop: CountedLoop) -> None:
     made: Made = []
     turns = Turns()
     slow = turns.each(pieces("a", 3, made, loop), lambda: False)
@@ -94,7 +78,7 @@ async def test_who_waits_for_his_client_holds_up_nobody(loop: Loop) -> None:
 
 
 @pytest.mark.parametrize("passes", range(6))
-async def test_one_that_is_given_up_passes_its_turn_on(loop: Loop, passes: int) -> None:
+async def test_one_that_is_given_up_passes_its_turn_on(loop: CountedLoop, passes: int) -> None:
     made: Made = []
     turns = Turns()
     tasks = [asyncio.create_task(take(turns, pieces(name, 5, made, loop))) for name in "abc"]
@@ -107,7 +91,7 @@ async def test_one_that_is_given_up_passes_its_turn_on(loop: Loop, passes: int) 
     assert (order(made).count("a"), order(made).count("c")) == (5, 5)
 
 
-async def test_nothing_is_made_for_nobody(loop: Loop) -> None:
+async def test_nothing_is_made_for_nobody(loop: CountedLoop) -> None:
     made: Made = []
     async for _ in Turns().each(pieces("a", 9, made, loop), lambda: len(made) == 2):
         pass
@@ -115,7 +99,7 @@ async def test_nothing_is_made_for_nobody(loop: Loop) -> None:
     assert order(made) == "aa"
 
 
-async def test_a_piece_that_fails_lets_the_others_go_on(loop: Loop) -> None:
+async def test_a_piece_that_fails_lets_the_others_go_on(loop: CountedLoop) -> None:
     made: Made = []
     turns = Turns()
 

@@ -12,6 +12,22 @@ from collections.abc import Callable
 from tests.waiting import HANG_SECONDS
 
 
+class CountedLoop:
+    """Counts the iterations of the event loop."""
+
+    def __init__(self) -> None:
+        self.turn = 0
+        self._task = asyncio.create_task(self._count())
+
+    async def _count(self) -> None:
+        while True:
+            self.turn += 1
+            await asyncio.sleep(0)
+
+    def stop(self) -> None:
+        self._task.cancel()
+
+
 class FakeClock:
     """The object itself is a clock (`clock()`), and `clock.sleep` replaces a sleep. slept: the seconds of every sleep."""
 

@@ -20,3 +20,9 @@ async def world() -> AsyncIterator[World]:
 def store(world: World) -> Store:
     """The resource as v1, with the status subresource."""
     return world.store()
+
+
+@pytest.fixture
+def v2(world: World, store: Store) -> Store:
+    """The same objects as v2."""
+    return world.store("v2")

@@ -52,11 +52,6 @@ async def world(converter: AskedConverter) -> AsyncIterator[World]:
     await world.storage.close()
 
 
-@pytest.fixture
-def v2(world: World, store: Store) -> Store:
-    return world.store("v2")
-
-
 def names(objects: Sequence[Any]) -> list[str]:
     return [obj.decoded()["metadata"]["name"] for obj in objects]
 

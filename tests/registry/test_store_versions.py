@@ -38,11 +38,6 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     await world.storage.close()
 
 
-@pytest.fixture
-def v2(world: World, store: Store) -> Store:
-    return world.store("v2")
-
-
 async def test_read_in_another_version(store: Store, v2: Store) -> None:
     first = await create(store, spec={"replicas": 1, "color": "red"})
     obj = (await v2.get(context(), "a")).decoded()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from aggserver.app.python_apps import serve_apps
@@ -13,49 +13,13 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.resources.app import App
 from aggserver.resources.serving import Elected
 from aggserver.resources.stored import Stored
-from aggserver.typed.metadata import Metadata
 from tests.fakes.asgi import Client
 from tests.fakes.clock import settled
 from tests.fakes.server import ALICE, LocalServer
+from tests.resources.site_types import Site
 
 SITES = "/apis/paas.example.com/v1/namespaces/default/sites"
 OLD_SITES = "/apis/paas.example.com/v1beta1/namespaces/default/sites"
-
-
-@dataclass
-class SiteSpec:
-    image: str
-    replicas: int = 1
-
-
-@dataclass
-class SiteStatus:
-    ready: int = 0
-    observed_generation: int = 0
-
-
-@dataclass
-class Site:
-    """A site of a customer."""
-
-    metadata: Metadata
-    spec: SiteSpec
-    status: SiteStatus = field(default_factory=SiteStatus)
-
-
-@dataclass
-class OldSite:
-    metadata: Metadata
-    image: str
-    size: int = 1
-
-
-def up(old: OldSite) -> Site:
-    return Site(old.metadata, SiteSpec(old.image, old.size))
-
-
-def down(new: Site) -> OldSite:
-    return OldSite(new.metadata, new.spec.image, new.spec.replicas)
 
 
 def site(name: str = "web", image: str = "web:1", **more: Any) -> JSONObject:

@@ -16,7 +16,8 @@ from aggserver.resources.errors import Conflict, FieldError, Forbidden, Invalid,
 from aggserver.resources.requests import Request
 from tests.fakes.clock import settled, until
 from tests.fakes.server import ALICE
-from tests.resources.stored_apps import OLD_SITES, SITES, OldSite, Site, down, serving, site, stored, up
+from tests.resources.site_types import OldSite, Site, down, up
+from tests.resources.stored_apps import OLD_SITES, SITES, serving, site, stored
 
 APPROVE = f"{SITES}/web/approve"
 

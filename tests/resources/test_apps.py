@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -140,8 +140,8 @@ async def test_a_lifespan_is_left_at_the_end(apps: Apps) -> None:
     assert left == [1]
 
 
-async def test_before_the_lifespan_has_begun(apps: Apps) -> None:
-    begin = asyncio.Event()
+def _late(begin: asyncio.Event) -> Callable[[], AbstractAsyncContextManager[Rows]]:
+    """A lifespan that yields one row, once it has begun."""
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[Rows]:
@@ -150,7 +150,12 @@ async def test_before_the_lifespan_has_begun(apps: Apps) -> None:
         rows.set("a")
         yield rows
 
-    served = await apps.serve(_app(lifespan))
+    return lifespan
+
+
+async def test_before_the_lifespan_has_begun(apps: Apps) -> None:
+    begin = asyncio.Event()
+    served = await apps.serve(_app(_late(begin)))
     assert (await apps.client.get(PATH)).status == 503
     assert served.trouble() == "it has not started yet"
     begin.set()
@@ -160,15 +165,7 @@ async def test_before_the_lifespan_has_begun(apps: Apps) -> None:
 
 async def test_a_first_request_waits_for_the_first_poll(apps: Apps) -> None:
     begin = asyncio.Event()
-
-    @asynccontextmanager
-    async def lifespan() -> AsyncIterator[Rows]:
-        await begin.wait()
-        rows = Rows()
-        rows.set("a")
-        yield rows
-
-    await apps.serve(_app(lifespan, poll=5.0))
+    await apps.serve(_app(_late(begin), poll=5.0))
     listing = asyncio.ensure_future(apps.names())
     await settled()
     begin.set()

@@ -21,21 +21,8 @@ from aggserver.typed.metadata import Metadata
 from tests.fakes.asgi import Answer
 from tests.fakes.definitions import CRONTABS
 from tests.fakes.server import LocalServer
-from tests.resources.stored_apps import (  # fmt: skip
-    OLD_SITES,
-    SITES,
-    OldSite,
-    Running,
-    Site,
-    SiteSpec,
-    SiteStatus,
-    down,
-    old_site,
-    serving,
-    site,
-    stored,
-    up,
-)
+from tests.resources.site_types import OldSite, Site, SiteSpec, SiteStatus, down, up
+from tests.resources.stored_apps import OLD_SITES, SITES, Running, old_site, serving, site, stored
 
 APPLY = "application/apply-patch+yaml"
 JSON_PATCH = "application/json-patch+json"

@@ -16,7 +16,8 @@ from aggserver.resources.errors import AlreadyExists, Conflict, DeclarationError
 from aggserver.resources.requests import Changed, Gone
 from aggserver.typed.metadata import Metadata
 from tests.fakes.clock import settled
-from tests.resources.stored_apps import SITES, Site, SiteSpec, SiteStatus, serving, site, stored
+from tests.resources.site_types import Site, SiteSpec, SiteStatus
+from tests.resources.stored_apps import SITES, serving, site, stored
 
 APPLY = "application/apply-patch+yaml"
 

@@ -19,7 +19,8 @@ from aggserver.resources.errors import Unavailable
 from aggserver.resources.requests import Request
 from tests.fakes.clock import settled, until
 from tests.fakes.server import LocalServer
-from tests.resources.stored_apps import SITES, Site, serving, site, stored
+from tests.resources.site_types import Site
+from tests.resources.stored_apps import SITES, serving, site, stored
 
 LOG = f"{SITES}/web/log"
 

@@ -17,7 +17,8 @@ from aggserver.resources.requests import Changed
 from aggserver.resources.stored import Stored
 from tests.fakes.clock import SteppedClock, settled, until
 from tests.fakes.cluster import FakeCluster
-from tests.resources.stored_apps import SITES, Site, SiteStatus, serving, site, stored
+from tests.resources.site_types import Site, SiteStatus
+from tests.resources.stored_apps import SITES, serving, site, stored
 
 
 async def test_the_state_of_the_lifespan_is_passed() -> None:
@@ -65,7 +66,7 @@ async def test_a_task_that_fails_or_ends_is_started_again(caplog: pytest.LogCapt
             assert running.slept[0] <= 2.0
             assert running.slept[-1] > 2 * running.slept[0]
     assert "ValueError: broken" in caplog.text
-    assert "test_tasks.test_a_task_that_fails_or_ends_is_started_again.<locals>.work failed, and is started again" in caplog.text
+    assert "test_tasks.test_a_task_that_fails_or_ends_is_started_again.<locals>.work failed, restarting it in 1 s" in caplog.text
     assert "has ended; it is started again" in caplog.text
 
 

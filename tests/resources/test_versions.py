@@ -15,20 +15,8 @@ from aggserver.resources.app import App
 from aggserver.resources.errors import DeclarationError
 from aggserver.storage.keys import resource_prefix
 from aggserver.typed.metadata import Metadata
-from tests.resources.stored_apps import (  # fmt: skip
-    OLD_SITES,
-    SITES,
-    OldSite,
-    Site,
-    SiteSpec,
-    SiteStatus,
-    down,
-    old_site,
-    serving,
-    site,
-    stored,
-    up,
-)
+from tests.resources.site_types import OldSite, Site, SiteSpec, SiteStatus, down, up
+from tests.resources.stored_apps import OLD_SITES, SITES, old_site, serving, site, stored
 
 APPLY = "application/apply-patch+yaml"
 

@@ -8,27 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from aggserver.storage.fair_turns import FairTurns
-
-
-class Loop:
-    """Counts the iterations of the event loop."""
-
-    def __init__(self) -> None:
-        self.turn = 0
-        self._task = asyncio.create_task(self._count())
-
-    async def _count(self) -> None:
-        while True:
-            self.turn += 1
-            await asyncio.sleep(0)
-
-    def stop(self) -> None:
-        self._task.cancel()
+from tests.fakes.clock import CountedLoop
 
 
 @pytest.fixture
-async def loop() -> AsyncIterator[Loop]:
-    counted = Loop()
+async def loop() -> AsyncIterator[CountedLoop]:
+    counted = CountedLoop()
     yield counted
     counted.stop()
 
@@ -36,20 +21,20 @@ async def loop() -> AsyncIterator[Loop]:
 Taken = list[tuple[str, int]]
 
 
-async def scan(turns: FairTurns, user: str, slices: int, taken: Taken, loop: Loop) -> None:
+async def scan(turns: FairTurns, user: str, slices: int, taken: Taken, loop: CountedLoop) -> None:
     for _ in range(slices):
         await turns.turn(user)
         taken.append((user, loop.turn))
 
 
-async def test_there_is_one_slice_per_iteration_of_the_event_loop(loop: Loop) -> None:
+async def test_there_is_one_slice_per_iteration_of_the_event_loop(loop: CountedLoop) -> None:
     turns, taken = FairTurns(), Taken()
     await asyncio.gather(*(scan(turns, "ann", 4, taken, loop) for _ in range(25)))
     assert len(taken) == 100
     assert len({at for _, at in taken}) == 100
 
 
-async def test_users_take_turns_however_many_scans_one_has(loop: Loop) -> None:
+async def test_users_take_turns_however_many_scans_one_has(loop: CountedLoop) -> None:
     turns, taken = FairTurns(), Taken()
     crowd = [scan(turns, "ann", 5, taken, loop) for _ in range(20)]
     await asyncio.gather(*crowd, scan(turns, "bob", 5, taken, loop))
@@ -58,7 +43,7 @@ async def test_users_take_turns_however_many_scans_one_has(loop: Loop) -> None:
     assert len(order) - 1 - order[::-1].index("bob") < 14  # every second slice or third, but not every 21st
 
 
-async def test_the_scans_of_a_user_take_turns(loop: Loop) -> None:
+async def test_the_scans_of_a_user_take_turns(loop: CountedLoop) -> None:
     turns = FairTurns()
     ended: list[int] = []
 
@@ -70,7 +55,7 @@ async def test_the_scans_of_a_user_take_turns(loop: Loop) -> None:
     assert ended == [2, 1, 0]
 
 
-async def test_a_cancelled_scan_keeps_no_turn(loop: Loop) -> None:
+async def test_a_cancelled_scan_keeps_no_turn(loop: CountedLoop) -> None:
     turns, taken = FairTurns(), Taken()
     tasks = [asyncio.create_task(scan(turns, user, 3, taken, loop)) for user in "abc"]
     await asyncio.sleep(0)

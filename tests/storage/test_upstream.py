@@ -7,11 +7,11 @@ pkg/storage/cacher/*_test.go, without tests of their internals (locks, buckets, 
 
 from __future__ import annotations
 
-import ast
-import functools
 from pathlib import Path
 
 import pytest
+
+from tests.sources import functions
 
 ROOT = Path(__file__).parents[1]
 
@@ -286,12 +286,6 @@ NOT_HERE: dict[str, str] = {
     "cacher CacheIntervalInvalidationStopsWatch": "a watch takes its part of the window at its beginning, and holds it",
     "cacher FilterWithAttrsAndPrefixFunction (sharding)": "shard selectors are an alpha feature that is off",
 }
-
-
-@functools.cache
-def functions(module: Path) -> frozenset[str]:
-    tree = ast.parse(module.read_text())
-    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 @pytest.mark.parametrize("name", HERE)

@@ -5,41 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from aggserver import App, Changed, FieldError, Forbidden, Metadata, Request
+from aggserver import App, Changed, FieldError, Forbidden, Request
+from tests.resources.site_types import OldSite, Site, SiteStatus, down, up
 
 # The environment variable that names the file to which each run of the task writes a line.
 RUNS = "SITES_RUNS"
-
-
-@dataclass
-class SiteSpec:
-    image: str
-    replicas: int = 1
-
-
-@dataclass
-class SiteStatus:
-    ready: int = 0
-    observed_generation: int = 0
-
-
-@dataclass
-class Site:
-    """A site of a customer."""
-
-    metadata: Metadata
-    spec: SiteSpec
-    status: SiteStatus = field(default_factory=SiteStatus)
-
-
-@dataclass
-class OldSite:
-    metadata: Metadata
-    image: str
-    size: int = 1
 
 
 @dataclass
@@ -98,14 +71,6 @@ async def log(request: Request[None], site: Site) -> AsyncIterator[bytes]:
     while request.query.get("follow") == "true":
         await asyncio.sleep(0.05)
         yield b"."
-
-
-def up(old: OldSite) -> Site:
-    return Site(old.metadata, SiteSpec(old.image, old.size))
-
-
-def down(new: Site) -> OldSite:
-    return OldSite(new.metadata, new.spec.image, new.spec.replicas)
 
 
 sites.version("v1beta1", OldSite, up=up, down=down, deprecated="paas.example.com/v1beta1 Site is deprecated; use v1")
