@@ -11,6 +11,7 @@ import pytest
 from aggserver.admission.sources import Collection
 from aggserver.admissionregistration.served import registration_stores
 from aggserver.informers.informer import CONTROLLER, Informer
+from aggserver.informers.kept_up import kept_up
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions, WriteRequest
 from aggserver.standalone.sources import OwnParams, OwnSources, own_kinds
 from tests.fakes.clock import until
@@ -101,7 +102,8 @@ async def test_params_are_followed_again_after_an_error(server: LocalServer, mon
         await run(informer)
 
     monkeypatch.setattr(Informer, "run", failing)
-    monkeypatch.setattr("aggserver.informers.kept_up.kept_up.__kwdefaults__", {"sleep": at_once, "clock": lambda: 0.0})
+    defaults = (kept_up.__kwdefaults__ or {}) | {"sleep": at_once, "clock": lambda: 0.0}
+    monkeypatch.setattr(kept_up, "__kwdefaults__", defaults)
     server.serve(CRONTABS)
     await server.client().post(CRONTABS_PATH, crontab("one"))
     params = OwnParams(server.engine.installer, [naming(V1, "CronTab")])
