@@ -19,6 +19,7 @@ from aggserver.merge.atom import DEDUCED, Atom
 from aggserver.merge.go_types import of_type
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.origin import RequestOrigin
 from aggserver.meta.resource import ResourceInfo
 from aggserver.meta.warnings import Warnings
 from aggserver.scheme.decoding import decode_error
@@ -139,8 +140,7 @@ class Attributes:
 
     kind, object_version: kind and apiVersion of the objects, which differ from the resource's for a scale. name: '' where it is
     not known yet. options: the members of the CreateOptions, UpdateOptions, PatchOptions or DeleteOptions, as JSON. warnings:
-    texts for Warning headers; plugins append to them, and to audit_annotations. deadline: the time of the event loop at which
-    the request ends.
+    texts for Warning headers; plugins append to them, and to audit_annotations. origin: None for what the server itself does.
     """
 
     operation: str
@@ -156,8 +156,13 @@ class Attributes:
     warnings: Warnings = field(default_factory=Warnings)
     audit_annotations: dict[str, str] = field(default_factory=dict)
     objects: ResourceObjects = _ONE_VERSION
-    deadline: float = math.inf
+    origin: RequestOrigin | None = None
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
+
+    @property
+    def deadline(self) -> float:
+        """The time of the event loop at which the request ends."""
+        return math.inf if self.origin is None else self.origin.deadline
 
     def of(self, operation: str, name: str) -> Attributes:
         """A copy with another operation and name. Written out, since each create needs it and `replace` is slow."""
@@ -178,7 +183,7 @@ class Attributes:
             self.warnings,
             self.audit_annotations,
             self.objects,
-            self.deadline,
+            self.origin,
             self.reinvocation,
         )
 

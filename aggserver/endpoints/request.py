@@ -23,6 +23,7 @@ from aggserver.meta.warnings import Warnings
 __all__ = [
     "JSON",
     "MAX_BODY_BYTES",
+    "MAX_MANAGER_BYTES",
     "ASGIApp",
     "ASGIResponse",
     "AnyResponse",
@@ -38,6 +39,7 @@ __all__ = [
     "Scope",
     "Send",
     "StreamResponse",
+    "manager_of",
 ]
 
 Scope = MutableMapping[str, Any]
@@ -49,6 +51,8 @@ ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 JSON = b"application/json"
 PLAIN_TEXT = b"text/plain; charset=utf-8"
 
+# Of the name of a field manager.
+MAX_MANAGER_BYTES = 128
 # Upstream's limit for the bodies of create, update, patch and delete, in bytes: twice etcd's limit, for JSON escapes.
 MAX_BODY_BYTES = 3 * 1024 * 1024
 
@@ -111,6 +115,19 @@ class Request:
         # (reason, message) of the Status in the response. Not the exception, whose traceback refers to this request.
         self.failure: tuple[str, str] | None = None
         self.on_end: list[Callable[[], None]] = []  # called when the response has been sent, or failed
+
+    @property
+    def verb(self) -> str:
+        return self.info.verb
+
+    @property
+    def subresource(self) -> str:
+        return self.info.subresource
+
+    @property
+    def field_manager(self) -> str:
+        """The client's name as an owner of fields: the parameter fieldManager, else it is made of the user agent."""
+        return self.query.get("fieldManager") or manager_of(self.header(b"user-agent"))
 
     @property
     def deadline(self) -> float:
@@ -225,3 +242,15 @@ class ASGIResponse:
 AnyResponse = Response | StreamResponse | ASGIResponse
 Handler = Callable[[Request], Awaitable[AnyResponse]]
 Filter = Callable[[Handler], Handler]
+
+
+def manager_of(user_agent: str) -> str:
+    """The field manager of a request that names none: the user agent up to the first `/`, its printable characters, cut to fit.
+
+    user_agent: as the header has it, one character for each byte.
+    """
+    text = user_agent.encode("latin-1").decode("utf-8", "replace")
+    name = "".join(character for character in text.split("/", 1)[0] if character.isprintable())
+    while len(name.encode()) > MAX_MANAGER_BYTES:
+        name = name[: min(len(name) - 1, MAX_MANAGER_BYTES)]
+    return name

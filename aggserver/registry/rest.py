@@ -7,13 +7,14 @@ Source: k8s.io/apiserver pkg/registry/rest/rest.go, v0.36.3.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from aggserver.authentication.user import UserInfo
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.origin import RequestOrigin
 from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.meta.warnings import Warnings
 from aggserver.publish.table import Row, TableConvertor
@@ -38,7 +39,6 @@ __all__ = [
     "Lister",
     "Object",
     "Replacer",
-    "RequestOrigin",
     "Transform",
     "Updater",
     "WatchEvent",
@@ -48,21 +48,6 @@ __all__ = [
     "WriteRequest",
     "Written",
 ]
-
-
-class RequestOrigin(Protocol):
-    """The HTTP request behind a context, for resources whose functions may ask more of it."""
-
-    @property
-    def audit_id(self) -> str: ...
-
-    @property
-    def query(self) -> Mapping[str, str]:
-        """The first value of each parameter."""
-
-    @property
-    def deadline(self) -> float:
-        """By the event loop's clock; infinite for a request that may last."""
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.resources.calls import Calls, name_of
 from aggserver.resources.errors import FieldError, Invalid, named
-from aggserver.resources.requests import Request
+from aggserver.resources.requests import Request, asked
 from aggserver.typed.codec import Codec, UndecodableError
 
 __all__ = ["HookFunctions", "ObjectHooks", "Versions"]
@@ -95,7 +95,7 @@ class ObjectHooks:
         if not self._functions.validate:
             return
         versions = self._versions()
-        request = self._request(attributes)
+        request = self._request(attributes, obj)
         new = self._decoded(await versions.hub(obj))
         before = await self._before(old)
         problems: list[FieldError] = []
@@ -116,13 +116,13 @@ class ObjectHooks:
 
     async def _authorize(self, attributes: Attributes, obj: JSONObject) -> None:
         if self._functions.authorize and attributes.user is not CONTROLLER:
-            await self.authorize(self._request(attributes), obj)
+            await self.authorize(self._request(attributes, obj), obj)
 
     async def _default(self, attributes: Attributes, obj: JSONObject, old: JSONObject | None) -> bool:
         versions = self._versions()
         if not self._functions.default or not versions.passes(obj):
             return False
-        request = self._request(attributes)
+        request = self._request(attributes, obj)
         hub = await versions.hub(obj)
         draft = self._draft(hub)
         before = await self._before(old)
@@ -194,14 +194,17 @@ class ObjectHooks:
                 f"{self._versions().info.kind} {_name(obj)} can't be read as its class: {error}"
             ) from None
 
-    def _request(self, attributes: Attributes) -> Request[Any]:
-        return Request(
+    def _request(self, attributes: Attributes, obj: JSONObject) -> Request[Any]:
+        return asked(
             attributes.user,
-            self._state(),
             attributes.namespace,
-            attributes.dry_run,
-            deadline=attributes.deadline,
-            warnings=attributes.warnings,
+            attributes.origin,
+            attributes.warnings,
+            state=self._state(),
+            dry_run=attributes.dry_run,
+            verb=attributes.operation.lower(),
+            name=_name(obj),
+            subresource=attributes.subresource,
         )
 
 

@@ -83,13 +83,12 @@ def _everything() -> Labels:
 
 @dataclass(frozen=True, slots=True)
 class MetricRequest(Request[S_co]):
-    """metric: its name. labels: selects series of the metric. name: of the object that a custom metric is asked of; `*` for all
-    that `objects` selects, '' for an external metric.
+    """metric: its name. labels: selects series of the metric. `name` is that of the object that a custom metric is asked of; `*`
+    for all that `objects` selects, '' for an external metric.
     """
 
     metric: str = ""
     labels: Labels = field(default_factory=_everything)
-    name: str = ""
     objects: Labels = field(default_factory=_everything)
 
 

@@ -92,7 +92,7 @@ class AppMetrics:
         plain = asked(context)
         values = {each: getattr(plain, each) for each in plain.__dataclass_fields__}
         values |= {each: _selector(plain.query.get(parameter, "")) for each, parameter in selectors.items()}
-        return MetricRequest(**values | {"state": self._state()}, metric=metric, name=name)
+        return MetricRequest(**values | {"state": self._state(), "name": name}, metric=metric)
 
     def now(self) -> datetime:
         return datetime.fromtimestamp(self._clock(), UTC)

@@ -9,16 +9,20 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from aggserver.authentication.user import UserInfo
 from aggserver.meta import selectors
+from aggserver.meta.origin import RequestOrigin
 from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.meta.warnings import Warnings
 from aggserver.resources.errors import Unavailable
 from aggserver.resources.host import HOSTING, HostCluster
 
-__all__ = ["Changed", "Fields", "Gone", "Labels", "ListRequest", "Relist", "Request"]
+__all__ = ["Changed", "Fields", "Gone", "Labels", "ListRequest", "Relist", "Request", "asked"]
+
+# What requests take from the HTTP request behind them.
+_OF_ORIGIN = ("verb", "subresource", "field_manager", "query", "audit_id", "deadline")
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -66,15 +70,24 @@ class Fields:
 class Request(Generic[S_co]):
     """Who asks for what. user: with name, groups, uid and extra. namespace: '' for all, or for objects that are in none.
 
-    state: what the lifespan of the App yielded. dry_run: whether nothing may be changed; only functions that were declared with
-    `dry_run=True` see it set. query: the parameters of the URL. audit_id: names the request in the logs. `deadline` is a time of
-    the event loop's clock.
+    state: what the lifespan of the App yielded. dry_run: whether nothing may be changed; only hooks, and functions that were
+    declared with `dry_run=True`, see it set. verb: what RBAC has allowed: get, list, watch, create, update, patch, delete or
+    deletecollection. name: of the object; '' for a list. subresource: as in the URL, '' for the object itself. field_manager:
+    under which name the client owns the fields that it writes. query: the parameters of the URL. audit_id: names the request in
+    the logs. deadline: when the client gets an error instead of an answer, by the event loop's clock.
+
+    What the server does by itself (polls, and writes by the handle of a stored resource) has the user `system:apiserver`, and no
+    field_manager, query, audit_id and deadline.
     """
 
     user: UserInfo
     state: S_co
     namespace: str = ""
     dry_run: bool = False
+    verb: str = ""
+    name: str = ""
+    subresource: str = ""
+    field_manager: str = ""
     query: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     audit_id: str = ""
     deadline: float = float("inf")
@@ -96,6 +109,26 @@ class Request(Generic[S_co]):
     def seconds_left(self) -> float:
         """Until the client gets an error instead of an answer. On the event loop only."""
         return max(0.0, self.deadline - asyncio.get_running_loop().time())
+
+
+def asked(
+    user: UserInfo,
+    namespace: str,
+    origin: RequestOrigin | None,
+    warnings: Warnings,
+    *,
+    state: Any = None,
+    dry_run: bool = False,
+    verb: str = "",
+    name: str = "",
+    subresource: str = "",
+) -> Request[Any]:
+    """A request as functions get it. verb, subresource: if `origin` is None, which knows them else."""
+    if origin is None:
+        more: dict[str, Any] = {"verb": verb, "subresource": subresource}
+    else:
+        more = {each: getattr(origin, each) for each in _OF_ORIGIN}
+    return Request(user, state, namespace, dry_run, name=name, warnings=warnings, **more)
 
 
 def _everything() -> Labels:

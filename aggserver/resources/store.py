@@ -46,6 +46,7 @@ from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Strategy
 from aggserver.registry.watch import Watch
 from aggserver.registry.write import CREATED, Attempt
+from aggserver.resources import requests
 from aggserver.resources.errors import AlreadyExists, Conflict, NotFound
 from aggserver.resources.following import Following
 from aggserver.resources.mirror import Mirror, Reading
@@ -75,12 +76,10 @@ _PAGE = 500
 _EXPIRED = "The provided continue parameter is too old to display a consistent list result. You must start a new list without it."
 
 
-def asked(context: Context, *, dry_run: bool = False) -> Request[Any]:
-    """The request as functions get it, before the App's state is in it."""
-    more: dict[str, Any] = {}
-    if (origin := context.origin) is not None:
-        more = {"query": origin.query, "audit_id": origin.audit_id, "deadline": origin.deadline}
-    return Request(context.user, None, context.namespace, dry_run, warnings=context.warnings, **more)
+def asked(context: Context, key: str = "", *, dry_run: bool = False) -> Request[Any]:
+    """The request as functions get it, before the App's state is in it. key: of the object that is written; '' for a read."""
+    name = key.rpartition("/")[2] or context.name
+    return requests.asked(context.user, context.namespace, context.origin, context.warnings, dry_run=dry_run, name=name)
 
 
 class SourceCommit(Commit):
@@ -92,7 +91,7 @@ class SourceCommit(Commit):
         self._source = store.source
 
     async def create(self, attempt: Attempt, key: str) -> StoredObject:
-        request = asked(attempt.write.context)
+        request = asked(attempt.write.context, key)
         try:
             return await self._shown(await _finished(self._store_of_source.create_in_source(request, key, attempt.obj)))
         except AlreadyExists as error:
@@ -102,7 +101,7 @@ class SourceCommit(Commit):
 
     async def would_create(self, attempt: Attempt, key: str) -> StoredObject:
         self._source.refuse_dry_run("create")
-        request = asked(attempt.write.context, dry_run=True)
+        request = asked(attempt.write.context, key, dry_run=True)
         _, encoded, _ = await self._source.create(request, attempt.obj)
         return await self._shown(stored.unstored(key, encoded))
 
@@ -114,7 +113,8 @@ class SourceCommit(Commit):
             self._source.refuse_dry_run("update")
         if await write.aside(self._source.same, attempt.obj, current.tree):
             return current.view
-        request, key = asked(write.context, dry_run=dry_run), current.stored.key
+        key = current.stored.key
+        request = asked(write.context, key, dry_run=dry_run)
         try:
             if dry_run:
                 _, encoded, _ = await self._source.update(request, attempt.obj, current.tree)
@@ -129,7 +129,7 @@ class SourceCommit(Commit):
 
     async def delete(self, context: Context, obj: StoredObject) -> StoredObject:
         try:
-            return await _finished(self._store_of_source.delete_in_source(asked(context), obj))
+            return await _finished(self._store_of_source.delete_in_source(asked(context, obj.key), obj))
         except Conflict as error:
             raise Overtaken(error) from None
         except NotFound:
@@ -139,7 +139,7 @@ class SourceCommit(Commit):
     async def would_delete(self, context: Context, obj: StoredObject) -> StoredObject:
         self._source.refuse_dry_run("delete")
         with suppress(NotFound):
-            await self._source.delete(asked(context, dry_run=True), obj.decoded())
+            await self._source.delete(asked(context, obj.key, dry_run=True), obj.decoded())
         return obj
 
     async def _shown(self, obj: StoredObject) -> StoredObject:
@@ -311,7 +311,7 @@ class MirroredStore(SourceStore):
     async def _now(self, context: Context, key: str) -> StoredObject | None:
         await self.catch_up("")
         if self.source.functions.get is not None:
-            return await self._found(asked(context), key)
+            return await self._found(asked(context, key), key)
         return self._views.cached(key)
 
     async def catch_up(self, resource_version: str) -> None:
@@ -388,7 +388,7 @@ class DirectStore(SourceStore):
 
     async def _now(self, context: Context, key: str) -> StoredObject | None:
         if self.source.functions.get is not None:
-            found = await self.source.one(asked(context), key.rpartition("/")[2])
+            found = await self.source.one(asked(context, key), key.rpartition("/")[2])
             return None if found is None else self._object(key, *found)
         cursor = ""
         while True:

@@ -13,6 +13,7 @@ import base64
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -151,6 +152,18 @@ class World:
 
 def attributes(operation: str = UPDATE, *, dry_run: bool = False, **more: Any) -> Attributes:
     return Attributes(operation, UserInfo("a"), INFO, "", "Pod", "g/v1", "ns", "my-pod", dry_run=dry_run, **more)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """`RequestOrigin` of a request that ends at a deadline."""
+
+    deadline: float
+    verb: str = "update"
+    subresource: str = ""
+    field_manager: str = ""
+    audit_id: str = ""
+    query: Mapping[str, str] = field(default_factory=dict)
 
 
 def pod(**more: str) -> JSONObject:
@@ -488,7 +501,7 @@ async def test_cancelling_ends_the_calls() -> None:
 async def test_timeout(left: float, given: int | None, wanted: int) -> None:
     world = World(webhook("allow", timeoutSeconds=given))
     deadline = asyncio.get_running_loop().time() + left
-    await world.validating.bind(attributes(deadline=deadline)).validate(pod(), pod())
+    await world.validating.bind(attributes(origin=Origin(deadline))).validate(pod(), pod())
     assert world.caller.timeouts == [wanted]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,7 +33,7 @@ def bound(scope: ResourceScope, request: Request, operation: str, options: Mappi
         options=options,
         warnings=request.warnings,
         objects=scope.admitted,
-        deadline=request.allotted.when() or math.inf,
+        origin=request,
     )
     return scope.admission.bind(attributes)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from aggserver.endpoints.request import MAX_MANAGER_BYTES, manager_of
 from aggserver.endpoints.served import ResourceScope
 from aggserver.meta import errors, field, golang
 from aggserver.meta.field import FieldError, Path
@@ -24,7 +25,6 @@ __all__ = ["delete_options", "for_collection", "given", "given_for_delete", "inc
 _META_GROUP = "meta.k8s.io"
 _FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 _PROPAGATIONS = ("Foreground", "Background", "Orphan")
-_MAX_MANAGER_BYTES = 128
 _DELETE_OPTIONS = lookup("meta/v1.DeleteOptions")
 _GIVEN = ("fieldManager", "fieldValidation", "force")
 _IGNORE_STORE_READ_ERROR = "ignoreStoreReadErrorWithClusterBreakingPotential"
@@ -60,22 +60,10 @@ def write_options(kind: str, query: Mapping[str, Sequence[str]], user_agent: str
         raise errors.invalid(_META_GROUP, kind, "", problems)
     return WriteOptions(
         dry_run=bool(dry_run),
-        field_manager=manager or _manager_of(user_agent),
+        field_manager=manager or manager_of(user_agent),
         field_validation=validation or "Warn",
         force=bool(force),
     )
-
-
-def _manager_of(user_agent: str) -> str:
-    """The field manager of a request that names none: the user agent up to the first `/`, its printable characters, cut to fit.
-
-    user_agent: as the header has it, one character for each byte.
-    """
-    text = user_agent.encode("latin-1").decode("utf-8", "replace")
-    name = "".join(character for character in text.split("/", 1)[0] if character.isprintable())
-    while len(name.encode()) > _MAX_MANAGER_BYTES:
-        name = name[: min(len(name) - 1, _MAX_MANAGER_BYTES)]
-    return name
 
 
 def list_options(scope: ResourceScope, query: Mapping[str, str], *, name: str) -> ListOptions:
@@ -258,7 +246,7 @@ def _check_fields(fields: FieldSelector, scope: ResourceScope) -> None:
 
 def _check_manager(manager: str) -> list[FieldError]:
     path = Path("fieldManager")
-    problems = [field.too_long(path, _MAX_MANAGER_BYTES)] if len(manager.encode()) > _MAX_MANAGER_BYTES else []
+    problems = [field.too_long(path, MAX_MANAGER_BYTES)] if len(manager.encode()) > MAX_MANAGER_BYTES else []
     for index, character in enumerate(manager):
         if not character.isprintable():
             where = len(manager[:index].encode())
