@@ -140,6 +140,7 @@ def test_server_has_the_rights_it_uses_and_no_others():
         ("", "secrets", certificates, "update"),
         ("", "secrets", "(any)", "create"),
     }
+    assert rights("task-lease.yaml") == {("coordination.k8s.io", "leases", "(any)", verb) for verb in ("get", "create", "update")}
     assert rights("cluster-access.yaml") == {
         *(("", resource, "(any)", verb) for resource in ("namespaces", "resourcequotas") for verb in ("get", "list", "watch")),
         ("", "resourcequotas/status", "(any)", "update"),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.controlplane.processes import free_ports
-from tests.integration.aggregation import NAMESPACE, SERVICE, Aggregation, wait_until_served
+from tests.integration.aggregation import NAMESPACE, Aggregation, wait_until_served
 from tests.integration.apps.sites import RUNS
 from tests.integration.server import AggServer, eventually
 from tests.waiting import KUBECTL_LIMIT
@@ -27,15 +27,9 @@ VERSIONS = ("v1.paas.example.com", "v1beta1.paas.example.com")
 def served(
     aggregation: Aggregation, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Aggregation, list[AggServer], Path]]:
-    """Two replicas with the App; kube-apiserver reaches the first."""
+    """Two replicas with the App, and the rights that the manifests grant; kube-apiserver reaches the first."""
     runs = tmp_path_factory.mktemp("runs") / "runs"
     made = aggregation
-    account = f"--serviceaccount={NAMESPACE}:{SERVICE}"
-    in_its_own = ("-n", NAMESPACE, "--save-config")
-    made.plane.kubectl(
-        "create", "role", "tasks", "--verb=get,create,update", "--resource=leases.coordination.k8s.io", *in_its_own
-    )
-    made.plane.kubectl("create", "rolebinding", "tasks", "--role=tasks", account, *in_its_own)
     assert made.server.stop() == 0, made.server.output
     folder = Path(made.server._log).parent
     servers: list[AggServer] = []
@@ -56,7 +50,6 @@ def served(
             for server in servers:
                 assert server.stop() == 0, server.output
             made.plane.kubectl("delete", "apiservices", *VERSIONS, "--ignore-not-found")
-            made.plane.kubectl("delete", "role/tasks", "rolebinding/tasks", "-n", NAMESPACE)
             begin()
             wait_until_served(made.plane)
 
