@@ -1,4 +1,5 @@
-"""`python -m tests.programs`: builds the programs in Go that `make integration` and `make long` need, before the first test.
+"""`python -m tests.programs`: builds the programs in Go that `make integration` and `make long` need, before the first test, and
+installs pyright.
 
 A fixture that needs one still asks for it, and finds it in the cache; so a test that is run alone builds what it needs. Nothing
 is printed where everything is there.
@@ -17,6 +18,8 @@ from tests.h2spec import suite as h2spec
 from tests.konnectivity import programs as konnectivity
 from tests.operators import suite as operators
 from tests.operators.test_controller_runtime import AT_LEAST
+from tests.packages import PackagesError
+from tests.pyright import program as pyright
 from tests.sample_apiserver import program as sample_apiserver
 
 Say = Callable[[str], None]
@@ -36,6 +39,7 @@ _BUILDS: tuple[Build, ...] = (
     konnectivity.build,
     sample_apiserver.build,
     h2spec.build,
+    pyright.build,
     conformance.build,
     lambda environ, say: operators.build(AT_LEAST, environ, say),
     lambda environ, say: operators.obtain_program("shelves", environ, say),
@@ -43,6 +47,7 @@ _BUILDS: tuple[Build, ...] = (
 
 _FAILURES = (
     BinariesError,
+    PackagesError,
     ToolchainError,
     conformance.SuiteError,
     h2spec.SuiteError,

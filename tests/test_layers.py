@@ -195,6 +195,7 @@ PURE = (
     "aggserver.authorization.bootstrap",
     "aggserver.authorization.escalation",
     "aggserver.authorization.rbac",
+    "aggserver.endpoints.field_manager",
     "aggserver.endpoints.request_info",
     "aggserver.server.http2.header_block",
     "aggserver.server.http2.request_head",

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 from aggserver.authentication.user import ANONYMOUS, UserInfo
 from aggserver.authentication.x509 import PeerCertificate
 from aggserver.authorization.delegating import Authorizer
+from aggserver.endpoints.field_manager import manager_of
 from aggserver.endpoints.request_info import RequestInfo
 from aggserver.meta import errors
 from aggserver.meta.warnings import Warnings
@@ -23,7 +24,6 @@ from aggserver.meta.warnings import Warnings
 __all__ = [
     "JSON",
     "MAX_BODY_BYTES",
-    "MAX_MANAGER_BYTES",
     "ASGIApp",
     "ASGIResponse",
     "AnyResponse",
@@ -39,7 +39,6 @@ __all__ = [
     "Scope",
     "Send",
     "StreamResponse",
-    "manager_of",
 ]
 
 Scope = MutableMapping[str, Any]
@@ -51,8 +50,6 @@ ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 JSON = b"application/json"
 PLAIN_TEXT = b"text/plain; charset=utf-8"
 
-# Of the name of a field manager.
-MAX_MANAGER_BYTES = 128
 # Upstream's limit for the bodies of create, update, patch and delete, in bytes: twice etcd's limit, for JSON escapes.
 MAX_BODY_BYTES = 3 * 1024 * 1024
 
@@ -242,15 +239,3 @@ class ASGIResponse:
 AnyResponse = Response | StreamResponse | ASGIResponse
 Handler = Callable[[Request], Awaitable[AnyResponse]]
 Filter = Callable[[Handler], Handler]
-
-
-def manager_of(user_agent: str) -> str:
-    """The field manager of a request that names none: the user agent up to the first `/`, its printable characters, cut to fit.
-
-    user_agent: as the header has it, one character for each byte.
-    """
-    text = user_agent.encode("latin-1").decode("utf-8", "replace")
-    name = "".join(character for character in text.split("/", 1)[0] if character.isprintable())
-    while len(name.encode()) > MAX_MANAGER_BYTES:
-        name = name[: min(len(name) - 1, MAX_MANAGER_BYTES)]
-    return name

@@ -5,14 +5,14 @@ asyncpg, which only the example needs, is installed into a folder of the cache, 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.controlplane.binaries import BinariesError, cache_folder, obtain
+from tests.controlplane.binaries import BinariesError, obtain
 from tests.controlplane.toolchain import ToolchainError
+from tests.packages import PackagesError, installed
 from tests.postgres.database import EXAMPLE, DatabaseError, install
 
 REPOSITORY = Path(__file__).parents[2]
@@ -23,8 +23,8 @@ def main(arguments: list[str]) -> int:
     try:
         install(_say)
         obtain(os.environ, _say)  # kubectl
-        library = _library()
-    except (BinariesError, DatabaseError, ToolchainError) as error:
+        library = installed("postgres", REQUIREMENTS, os.environ, _say)
+    except (BinariesError, DatabaseError, PackagesError, ToolchainError) as error:
         print(error, file=sys.stderr)
         return 1
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (REPOSITORY, library, EXAMPLE)))}
@@ -34,21 +34,6 @@ def main(arguments: list[str]) -> int:
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def _library() -> Path:
-    """The folder with what requirements.txt names. Raises DatabaseError."""
-    key = hashlib.sha256(f"{sys.version_info[:2]}\n{REQUIREMENTS.read_text()}".encode()).hexdigest()[:16]
-    folder = cache_folder(os.environ).with_name(f"postgres-{key}")
-    if not folder.is_dir():
-        making = folder.with_name(f"{folder.name}-making")
-        _say("installing asyncpg for the example")
-        command = [sys.executable, "-m", "pip", "install", "-q", "--target", str(making), "-r", str(REQUIREMENTS)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise DatabaseError(f"asyncpg could not be installed:\n{done.stdout}{done.stderr}")
-        making.rename(folder)
-    return folder
 
 
 if __name__ == "__main__":

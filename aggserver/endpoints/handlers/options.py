@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aggserver.endpoints.request import MAX_MANAGER_BYTES, manager_of
+from aggserver.endpoints.field_manager import MAX_MANAGER_BYTES, manager_of
 from aggserver.endpoints.served import ResourceScope
 from aggserver.meta import errors, field, golang
 from aggserver.meta.field import FieldError, Path
