@@ -34,6 +34,7 @@ from aggserver.registry.strategy import Strategy
 from aggserver.registry.views import Views
 from aggserver.resources import known_schemas, round_trips
 from aggserver.resources.access import StoreAccess
+from aggserver.resources.answering import Answering
 from aggserver.resources.app import App
 from aggserver.resources.calls import Calls, name_of
 from aggserver.resources.connecting import ConnectedAction, ConnectedStream, Ends, Running
@@ -237,6 +238,9 @@ class ServedApp:
             )
             self._followings.append(following)
             make = partial(_mirrored, source, storage, following, revisions)
+        rest: Callable[[Any], object] = Applying if declaration.keeps else Verbs
+        if _is_question(handle):
+            rest = partial(_answering, source, environment.clock)
         of_its_own = replace(environment, storage=storage, corrupt={}, behind={})
         resource = DefinitionResource(
             of_its_own,
@@ -247,7 +251,7 @@ class ServedApp:
             backing=Backing(
                 _verbs(handle),
                 make,
-                Applying if declaration.keeps else Verbs,
+                rest,
                 in_storage=False,
                 connected=self._connected(handle, info, _as_it_is, _anybody),
             ),
@@ -396,13 +400,23 @@ def _mirrored(
     return store
 
 
+def _answering(source: ObjectSource, clock: Callable[[], float], store: Store) -> Answering:
+    return Answering(source, store.strategy, clock)
+
+
+def _is_question(handle: Virtual[Any, Any]) -> bool:
+    """Whether objects are only created: then they are questions, which `create` answers."""
+    functions = handle.functions
+    return functions.create is not None and functions.list is None and functions.get is None
+
+
 def _verbs(handle: Virtual[Any, Any]) -> tuple[str, ...]:
     """The verbs that follow from the functions, in the order of discovery."""
     functions = handle.functions
     has = {
         "delete": functions.delete is not None,
         "deletecollection": functions.delete is not None,
-        "get": True,
+        "get": not _is_question(handle),
         "list": functions.list is not None,
         "patch": functions.update is not None,
         "create": functions.create is not None,
@@ -419,12 +433,17 @@ def _check(handle: Virtual[Any, Any]) -> None:
     functions, declaration = handle.functions, handle.declaration
     where = f"{declaration.place}: {declaration.name}"
     if functions.list is None and functions.get is None:
-        raise DeclarationError(f"{where} has neither a list nor a get function")
+        if functions.create is None:
+            raise DeclarationError(f"{where} has neither a list nor a get function")
+        names = [name for name in ("update", "delete", "visible") if getattr(functions, name) is not None]
+        if names or handle.connections:
+            more = ", ".join([*names, *handle.connections])
+            raise DeclarationError(f"{where} has neither a list nor a get function, which {more} need")
     if functions.list is None and (declaration.poll is not None or functions.feed is not None):
         raise DeclarationError(f"{where} has poll or a feed, and needs a list function, which tells the objects there are")
     if functions.feed is not None and declaration.poll is not None:
         raise DeclarationError(f"{where} has a feed, which tells of changes: poll is for sources without one")
-    is_of_lists = functions.get is None and declaration.poll is None and functions.feed is None
+    is_of_lists = functions.list is not None and functions.get is None and declaration.poll is None and functions.feed is None
     if is_of_lists and not declaration.group.endswith(".k8s.io"):
         log.warning("%s has no get function: each get of one object lists all of them", where)
 

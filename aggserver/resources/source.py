@@ -321,6 +321,20 @@ class ObjectSource:
         made = self._decoded(self._for_functions(obj, None))
         return await self._written(self._function("create"), request, obj, made)
 
+    async def answer(self, request: Request[Any], obj: JSONObject) -> JSONObject:
+        """What `create` answers to an object that is a question, without kind and apiVersion."""
+        self._refuse_lost(obj, None)
+        made, function = self._decoded(self._for_functions(obj, None)), self._function("create")
+        with self._faults(request, function, _name(obj)):
+            value = await self._write(function, self.request(request), made)
+            if value is None:
+                raise TypeError(f"{name_of(function)} returned no object, which is the answer")
+            answer = self._codec.encode(value)
+            if (size := len(codec.encode_json(answer))) > self._max_object_bytes:
+                raise ValueError(f"{name_of(function)} returned {size} bytes, and the most are {self._max_object_bytes}")
+            own = {name: given for name, given in answer.items() if name not in ("apiVersion", "kind", "metadata")}
+            return {"metadata": answer.get("metadata") or {}, **own}
+
     async def update(self, request: Request[Any], obj: JSONObject, old: JSONObject) -> Made:
         self._refuse_lost(obj, old)
         new, before = (self._decoded(self._for_functions(each, old)) for each in (obj, old))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aggserver.authentication.tokens import TokenError
 from aggserver.meta import errors
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.rest import Context
+from aggserver.registry.rest import WriteRequest
 from aggserver.standalone.reviews import Review
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ class TokenReviews(Review):
         super().__init__("authentication", "TokenReview", clock)
         self._tokens = tokens
 
-    def check(self, obj: JSONObject) -> None:
+    async def check(self, request: WriteRequest, obj: JSONObject) -> None:
         spec = obj["spec"] = obj.get("spec") or {}
         if not spec.get("token"):
             raise errors.bad_request("token is required for TokenReview in authentication")
 
-    async def answer(self, context: Context, obj: JSONObject) -> JSONObject:
+    async def answer(self, request: WriteRequest, obj: JSONObject) -> JSONObject:
         spec = obj["spec"]
         status: JSONObject
         try:
