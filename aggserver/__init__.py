@@ -15,16 +15,18 @@ if TYPE_CHECKING:
     from aggserver.resources.errors import (
         AlreadyExists,
         Conflict,
+        Expired,
         FieldError,
         Forbidden,
         Invalid,
         NotFound,
         Unavailable,
     )
+    from aggserver.resources.events import Bookmark, Changed, Event, Gone, Relist
     from aggserver.resources.handle import Column
     from aggserver.resources.metrics import MetricRequest, NodeUsage, PodUsage, Sample, Usage
     from aggserver.resources.pages import Page
-    from aggserver.resources.requests import Changed, Gone, ListRequest, Relist, Request
+    from aggserver.resources.requests import ListRequest, Request, WatchRequest
     from aggserver.resources.stored import Stored
     from aggserver.resources.virtual import Virtual
     from aggserver.typed.markers import Doc, Int32, IntOrString, MapKey
@@ -35,13 +37,16 @@ if TYPE_CHECKING:
 _MODULES = {
     "AlreadyExists": "aggserver.resources.errors",
     "App": "aggserver.resources.app",
-    "Changed": "aggserver.resources.requests",
+    "Bookmark": "aggserver.resources.events",
+    "Changed": "aggserver.resources.events",
     "Column": "aggserver.resources.handle",
     "Conflict": "aggserver.resources.errors",
     "Doc": "aggserver.typed.markers",
+    "Event": "aggserver.resources.events",
+    "Expired": "aggserver.resources.errors",
     "FieldError": "aggserver.resources.errors",
     "Forbidden": "aggserver.resources.errors",
-    "Gone": "aggserver.resources.requests",
+    "Gone": "aggserver.resources.events",
     "Int32": "aggserver.typed.markers",
     "IntOrString": "aggserver.typed.markers",
     "Invalid": "aggserver.resources.errors",
@@ -56,21 +61,25 @@ _MODULES = {
     "NotFound": "aggserver.resources.errors",
     "Page": "aggserver.resources.pages",
     "Quantity": "aggserver.typed.quantity",
-    "Relist": "aggserver.resources.requests",
+    "Relist": "aggserver.resources.events",
     "Request": "aggserver.resources.requests",
     "StatusError": "aggserver.meta.errors",
     "Stored": "aggserver.resources.stored",
     "Unavailable": "aggserver.resources.errors",
     "Virtual": "aggserver.resources.virtual",
+    "WatchRequest": "aggserver.resources.requests",
 }
 
 __all__ = [
     "AlreadyExists",
     "App",
+    "Bookmark",
     "Changed",
     "Column",
     "Conflict",
     "Doc",
+    "Event",
+    "Expired",
     "FieldError",
     "Forbidden",
     "Gone",
@@ -94,6 +103,7 @@ __all__ = [
     "Unavailable",
     "Usage",
     "Virtual",
+    "WatchRequest",
     "__version__",
 ]
 

@@ -20,6 +20,7 @@ SHARED = {
     "Conflict": "what a store says, and what users' functions raise, which is a public name",
     "Decision": "the interface's answer, and CEL's type of that name",
     "Environment": "CEL's word for what an expression may name, and what the stores of a server share",
+    "Event": "a change in a store, and what users' watches tell, which is a public name",
     "FieldError": "the core's, and what users' hooks yield, which is a public name",
     "Invalid": "CEL's invalid value, and what users' functions raise, which is a public name",
     "NotFound": "what a store says, and what users' functions raise, which is a public name",

@@ -8,7 +8,7 @@ logged of a server that is away), `pacing.py` (backoff, rate limit), `answers.py
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from aggserver.cluster.outage import Outage
@@ -71,10 +71,17 @@ class Cluster(Protocol):
     async def header(self, path: str, name: str) -> str:
         """GET `path`: the value of one header of the response, '' if it is not there. Raises as `request` does."""
 
-    def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[dict[str, Any], None]:
+    def watch(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        headers: Sequence[tuple[str, str]] = (),
+        on_open: Callable[[], object] = lambda: None,
+    ) -> AsyncGenerator[dict[str, Any], None]:
         """The events of a watch, as `{"type": ..., "object": ...}`, until the server ends it. Raises as `request` does.
 
-        query: must have `timeoutSeconds`, after which the server ends the watch. If the server does not, Unreachable is raised.
+        headers: as of `request`. on_open: called when the server has accepted the watch. query: must have `timeoutSeconds`, after
+        which the server ends the watch. If the server does not, Unreachable is raised.
         """
 
     async def close(self) -> None: ...

@@ -12,7 +12,7 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -120,15 +120,22 @@ class ClusterClient:
             await response.read()
             return response.headers.get(name, "")
 
-    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[dict[str, Any], None]:
+    async def watch(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        headers: Sequence[tuple[str, str]] = (),
+        on_open: Callable[[], object] = lambda: None,
+    ) -> AsyncGenerator[dict[str, Any], None]:
         limits = aiohttp.ClientTimeout(total=float(query["timeoutSeconds"]) + self._late_seconds, sock_connect=CONNECT_SECONDS)
         async with AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout(self._headers_seconds):
-                    response = await stack.enter_async_context(self._answer("GET", path, query, None, limits))
+                    response = await stack.enter_async_context(self._answer("GET", path, query, None, limits, more=headers))
             except TimeoutError:
                 why = f"the watch has not begun within {self._headers_seconds:g} s"
                 raise Unreachable(f"{self._where(path)}: {why}", why=why) from None
+            on_open()
             rest = b""
             async for chunk in response.content.iter_any():
                 *lines, rest = (rest + chunk).split(b"\n")

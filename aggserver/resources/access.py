@@ -22,7 +22,7 @@ from aggserver.registry.rest import Admission, Context, DeleteOptions, ListOptio
 from aggserver.registry.store import Store
 from aggserver.registry.subresources import StatusStore
 from aggserver.resources.errors import public
-from aggserver.resources.requests import Changed, Gone
+from aggserver.resources.events import Changed, Gone
 from aggserver.schema.pruning import MalformedError
 from aggserver.storage import keys
 from aggserver.storage.changes import ADDED, DELETED, MODIFIED

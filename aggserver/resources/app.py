@@ -34,7 +34,7 @@ from aggserver.resources.metrics import (
     pod_metrics,
 )
 from aggserver.resources.requests import ListRequest
-from aggserver.resources.source import Keeps
+from aggserver.resources.source import Keeps, RevisionsOf
 from aggserver.resources.stored import Hooked, Stored
 from aggserver.resources.virtual import Virtual, group_version, plural_of
 from aggserver.typed import schema as schemas
@@ -102,6 +102,7 @@ class App(Generic[S]):
         short_names: Sequence[str] = ...,
         categories: Sequence[str] = ...,
         keeps: Keeps = ...,
+        revisions: RevisionsOf = ...,
     ) -> Virtual[S, T]: ...
     @overload
     def virtual(
@@ -119,6 +120,7 @@ class App(Generic[S]):
         short_names: Sequence[str] = ...,
         categories: Sequence[str] = ...,
         keeps: Keeps = ...,
+        revisions: RevisionsOf = ...,
     ) -> Virtual[S, dict[str, Any]]: ...
     def virtual(
         self,
@@ -136,6 +138,7 @@ class App(Generic[S]):
         short_names: Sequence[str] = (),
         categories: Sequence[str] = (),
         keeps: Keeps = "",
+        revisions: RevisionsOf = "",
     ) -> Virtual[S, Any]:
         """A resource whose objects are kept elsewhere; its functions are declared by the decorators of what this returns.
 
@@ -145,6 +148,7 @@ class App(Generic[S]):
         which make the resource one that can be watched. plural, singular: of the name, if they are not those that kubectl would
         guess. categories: such as `all`, which makes every `kubectl get all` ask this resource. keeps: `metadata` if the
         functions keep labels, annotations, finalizers and owner references of objects; then there is server-side apply.
+        revisions: `source` if the source has revisions of objects and of lists itself; then it may have a `watch`.
 
         Raises DeclarationError and TypeSchemaError, with all that is wrong.
         """
@@ -175,6 +179,7 @@ class App(Generic[S]):
             categories=tuple(categories),
             poll=poll,
             keeps=keeps,
+            revisions=revisions,
             type=type_,
         )
         handle: Virtual[S, Any] = Virtual(declaration)

@@ -66,14 +66,16 @@ class Running:
 
 
 class Ends:
-    """The streams of an App that are open: ends them when the server stops, and refuses more than can be borne.
+    """The streams of an App that are open, and the watches of its sources: ends them when the server stops, and refuses more than
+    can be borne.
 
     threads: of the App. A stream of a plain generator keeps one as long as it lasts, so that only half of them may be kept so.
     """
 
     def __init__(self, threads: int) -> None:
         self._most_plain = max(1, threads // 2)
-        self._streams: dict[asyncio.Event, bool] = {}
+        # What ends each of them.
+        self._streams: dict[Callable[[], object], bool] = {}
 
     def check(self, *, is_plain: bool) -> None:
         """Raise 429 if there are too many streams already."""
@@ -81,17 +83,15 @@ class Ends:
         if len(self._streams) >= _MOST_STREAMS or (is_plain and plain >= self._most_plain):
             raise errors.too_many_requests()
 
-    def add(self, *, is_plain: bool) -> asyncio.Event:
-        event = asyncio.Event()
-        self._streams[event] = is_plain
-        return event
+    def add(self, end: Callable[[], object], *, is_plain: bool) -> None:
+        self._streams[end] = is_plain
 
-    def forget(self, event: asyncio.Event) -> None:
-        self._streams.pop(event, None)
+    def forget(self, end: Callable[[], object]) -> None:
+        self._streams.pop(end, None)
 
     def end_all(self) -> None:
-        for event in self._streams:
-            event.set()
+        for end in [*self._streams]:
+            end()
 
 
 class _Connected:
@@ -171,7 +171,8 @@ class ConnectedStream(_Connected):
 
     async def _pieces(self, context: Context, request: Request[Any], value: Any, revision: str) -> AsyncIterator[bytes]:
         running, function = self._running, self._declared.function
-        ended = running.ends.add(is_plain=self._is_plain)
+        ended = asyncio.Event()
+        running.ends.add(ended.set, is_plain=self._is_plain)
         waiting = asyncio.ensure_future(ended.wait())
         watching = asyncio.ensure_future(self._until_deleted(context, revision, ended))
         items = running.calls.stream(function, request, value)
@@ -192,7 +193,7 @@ class ConnectedStream(_Connected):
                     raise TypeError(f"{name_of(function)} must yield bytes or str, not {type(piece).__name__}")
                 yield piece.encode() if isinstance(piece, str) else piece
         finally:
-            running.ends.forget(ended)
+            running.ends.forget(ended.set)
             unfinished = [task for task in (waiting, watching, following) if task is not None and not task.done()]
             for task in unfinished:
                 task.cancel()

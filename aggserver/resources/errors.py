@@ -19,6 +19,7 @@ __all__ = [
     "AlreadyExists",
     "Conflict",
     "DeclarationError",
+    "Expired",
     "FieldError",
     "Forbidden",
     "Invalid",
@@ -48,6 +49,13 @@ class Conflict(StatusError):
 
     def __init__(self, message: str = "") -> None:
         super().__init__(409, "Conflict", message)
+
+
+class Expired(StatusError):
+    """A revision or a cursor is too old for the source to go on from there: 410, and the client lists anew."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(410, "Expired", message or "the source does not go back that far any more; list again")
 
 
 class Forbidden(StatusError):
@@ -135,6 +143,7 @@ _BY_REASON: Mapping[str, type[StatusError]] = {
     "NotFound": NotFound,
     "AlreadyExists": AlreadyExists,
     "Conflict": Conflict,
+    "Expired": Expired,
     "Forbidden": Forbidden,
     "Invalid": Invalid,
     "ServiceUnavailable": Unavailable,

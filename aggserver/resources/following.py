@@ -19,8 +19,8 @@ from aggserver.meta.backoff import Backoff
 from aggserver.meta.warnings import Warnings
 from aggserver.registry.stored import StoredObject
 from aggserver.resources.calls import Calls, name_of
+from aggserver.resources.events import Changed, Gone, Relist
 from aggserver.resources.mirror import Mirror
-from aggserver.resources.requests import Changed, Gone, Relist
 from aggserver.resources.source import ObjectSource
 from aggserver.storage.cacher import Cacher
 

@@ -13,7 +13,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.resources.connecting import SubresourceFunction
 from aggserver.resources.errors import DeclarationError
-from aggserver.resources.source import Keeps
+from aggserver.resources.source import Keeps, RevisionsOf
 from aggserver.typed import schema as schemas
 from aggserver.typed.codec import Codec
 
@@ -60,6 +60,7 @@ class Declaration:
     categories: Sequence[str] = ()
     poll: float | None = None
     keeps: Keeps = ""
+    revisions: RevisionsOf = ""
     # The class of its objects; None for dicts.
     type: type[Any] | None = None
 

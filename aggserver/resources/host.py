@@ -9,7 +9,10 @@ Source: k8s.io/client-go transport/round_trippers.go (impersonatingRoundTripper)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+import contextlib
+import random as randomness
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
@@ -22,20 +25,26 @@ from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.meta.versions import parse_group_version
 from aggserver.resources.errors import Unavailable
+from aggserver.resources.events import Bookmark, Event
 from aggserver.resources.pages import Page
+from aggserver.storage.changes import ADDED, BOOKMARK, DELETED, MODIFIED
 
-__all__ = ["HOSTING", "HostCluster", "Hosting"]
+__all__ = ["HOSTING", "HostCluster", "Hosting", "path_of"]
 
 # Seconds of a request without a deadline.
 _SECONDS = 30.0
+# A watch of a client lasts for a random time from this to twice this, as in client-go; then the client watches again.
+_WATCH_SECONDS = 300
+_SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
 @dataclass(frozen=True, slots=True)
 class Hosting:
-    """serves: whether this server itself serves a group."""
+    """serves: whether this server itself serves a group. random: a number in [0, 1), so that watches don't all end together."""
 
     cluster: Cluster
     serves: Callable[[str], bool]
+    random: Callable[[], float] = randomness.random
 
 
 # Set while a function of a user runs; None where there is no hosting cluster.
@@ -77,25 +86,54 @@ class HostCluster:
     ) -> Page[JSONObject]:
         """One page; all objects if there is no limit. Returns the items, and the cursor of the next page."""
         query = {"limit": str(limit) if limit else "", "continue": cursor or "", "labelSelector": labels, "fieldSelector": fields}
-        found = await self._send("GET", _path(api_version, resource, namespace), query)
+        found = await self._send("GET", self._path(api_version, resource, namespace), query)
         kind = str(found.get("kind", "")).removesuffix("List")
         # The items of a list of Kubernetes' own kinds have neither.
         items = [{"apiVersion": api_version, "kind": kind, **item} for item in found.get("items") or ()]
-        return Page(items, (found.get("metadata") or {}).get("continue") or None)
+        metadata = found.get("metadata") or {}
+        return Page(items, metadata.get("continue") or None, revision=metadata.get("resourceVersion") or "")
+
+    async def watch(
+        self, api_version: str, resource: str, namespace: str = "", *, revision: str, labels: str = "", fields: str = ""
+    ) -> AsyncGenerator[Event[JSONObject] | Bookmark, None]:
+        """What changes after a revision, of a list or an object, until the cluster ends the watch after some minutes.
+
+        Begins with `Bookmark(revision)` when the cluster has accepted it. Raises Expired for a revision that is too old.
+        """
+        query = {"labelSelector": labels, "fieldSelector": fields, "resourceVersion": revision, "watch": "true"}
+        query |= {"allowWatchBookmarks": "true", "timeoutSeconds": str(round(_WATCH_SECONDS * (1 + self._hosting.random())))}
+        path, opened = self._path(api_version, resource, namespace), asyncio.Event()
+        headers = _impersonation(self._request)
+        events = self._hosting.cluster.watch(path, {k: v for k, v in query.items() if v}, headers, opened.set)
+        first, opening = asyncio.ensure_future(anext(events, None)), asyncio.ensure_future(opened.wait())
+        try:
+            await asyncio.wait((first, opening), return_when=asyncio.FIRST_COMPLETED)
+            if opened.is_set():
+                yield Bookmark(revision)
+            with _as_raised():
+                event = await first
+                while event is not None:
+                    yield _told(event)
+                    event = await anext(events, None)
+        finally:
+            for task in (first, opening):
+                task.cancel()
+            await asyncio.gather(first, opening, return_exceptions=True)
+            await events.aclose()
 
     async def get(self, api_version: str, resource: str, name: str, namespace: str = "") -> JSONObject:
-        return await self._send("GET", _path(api_version, resource, namespace, name), {})
+        return await self._send("GET", self._path(api_version, resource, namespace, name), {})
 
     async def create(
         self, api_version: str, resource: str, obj: JSONMapping, namespace: str = "", *, dry_run: bool | None = None
     ) -> JSONObject:
-        return await self._send("POST", _path(api_version, resource, namespace), self._dry(dry_run), dict(obj))
+        return await self._send("POST", self._path(api_version, resource, namespace), self._dry(dry_run), dict(obj))
 
     async def update(
         self, api_version: str, resource: str, obj: JSONMapping, namespace: str = "", *, dry_run: bool | None = None
     ) -> JSONObject:
         """Replaces an object, whose resourceVersion is a precondition if it has one."""
-        path = _path(api_version, resource, namespace, obj["metadata"]["name"])
+        path = self._path(api_version, resource, namespace, obj["metadata"]["name"])
         return await self._send("PUT", path, self._dry(dry_run), dict(obj))
 
     async def patch(
@@ -109,22 +147,19 @@ class HostCluster:
         dry_run: bool | None = None,
     ) -> JSONObject:
         """A JSON merge patch; a resourceVersion in it is a precondition."""
-        return await self._send("PATCH", _path(api_version, resource, namespace, name), self._dry(dry_run), dict(merge))
+        return await self._send("PATCH", self._path(api_version, resource, namespace, name), self._dry(dry_run), dict(merge))
 
     async def delete(
         self, api_version: str, resource: str, name: str, namespace: str = "", *, dry_run: bool | None = None
     ) -> JSONObject:
-        return await self._send("DELETE", _path(api_version, resource, namespace, name), self._dry(dry_run))
+        return await self._send("DELETE", self._path(api_version, resource, namespace, name), self._dry(dry_run))
 
     def _dry(self, dry_run: bool | None) -> Mapping[str, str]:
         return {"dryRun": "All"} if (self._request.dry_run if dry_run is None else dry_run) else {}
 
     async def _send(self, method: str, path: str, query: Mapping[str, str], body: JSONObject | None = None) -> JSONObject:
-        group = path.split("/")[2] if path.startswith("/apis/") else ""
-        if group and self._hosting.serves(group):
-            raise ValueError(f"{group} is served by this server itself, which must not ask itself through the cluster")
         given = {name: value for name, value in query.items() if value}
-        try:
+        with _as_raised():
             return await self._hosting.cluster.request(
                 method,
                 path,
@@ -133,14 +168,38 @@ class HostCluster:
                 timeout=min(_SECONDS, self._request.seconds_left),
                 headers=_impersonation(self._request),
             )
-        except ClusterError as error:
-            raise StatusError(error.code, error.reason, error.message, retry_after=error.retry_after) from None
-        except Unreachable as error:
-            raise Unavailable(f"the hosting cluster does not answer: {error.why}") from None
+
+    def _path(self, api_version: str, resource: str, namespace: str, name: str = "") -> str:
+        """Raises ValueError."""
+        group, _ = parse_group_version(api_version)
+        if group and self._hosting.serves(group):
+            raise ValueError(f"{group} is served by this server itself, which must not ask itself through the cluster")
+        return path_of(api_version, resource, namespace, name)
 
 
-def _path(api_version: str, resource: str, namespace: str, name: str = "") -> str:
-    """Raises ValueError."""
+@contextlib.contextmanager
+def _as_raised() -> Iterator[None]:
+    """The errors of the cluster as those that functions raise."""
+    try:
+        yield
+    except ClusterError as error:
+        raise StatusError(error.code, error.reason, error.message, retry_after=error.retry_after) from None
+    except Unreachable as error:
+        raise Unavailable(f"the hosting cluster does not answer: {error.why}") from None
+
+
+def _told(event: JSONObject) -> Event[JSONObject] | Bookmark:
+    """Raises StatusError for an ERROR event."""
+    kind, obj = event["type"], event["object"]
+    if kind == BOOKMARK:
+        return Bookmark(obj["metadata"]["resourceVersion"])
+    if kind in (ADDED, MODIFIED, DELETED):
+        return Event(kind, obj)
+    raise StatusError(int(obj.get("code", 500)), obj.get("reason", ""), obj.get("message", "the watch failed"))
+
+
+def path_of(api_version: str, resource: str, namespace: str, name: str = "") -> str:
+    """The path of a collection or an object. Raises ValueError."""
     group, version = parse_group_version(api_version)
     parts = ["", "apis", group, version] if group else ["", "api", version]
     parts += ["namespaces", quote(namespace, safe="")] if namespace else []
@@ -155,6 +214,9 @@ def _impersonation(request: Asker) -> list[tuple[str, str]]:
     user = request.user
     if user is CONTROLLER:
         return []
+    if user.name.startswith(_SERVICE_ACCOUNT):
+        # The cluster knows its groups. With more than the name, a constrained impersonation is refused.
+        return [("Impersonate-User", user.name)]
     if not user.name:
         raise ValueError("a request without a user can't ask the cluster: it would have the server's own rights there")
     headers = [("Impersonate-User", user.name), *(("Impersonate-Group", group) for group in user.groups)]

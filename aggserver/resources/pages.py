@@ -15,9 +15,12 @@ T_co = TypeVar("T_co", covariant=True)
 class Page(Generic[T_co]):
     """A part of a list. cursor: where the next page begins, in the source's own words; None or '' after the last page.
 
-    filtered: whether the source has applied the selectors, so that they need not be applied to the page once more.
+    filtered: whether the source has applied the selectors, so that they need not be applied to the page once more. revision: of
+    the whole list, for resources with `revisions="source"`: a watch from there tells of all that the list does not have yet. The
+    pages after the first one need none.
     """
 
     items: Iterable[T_co]
     cursor: str | None = None
     filtered: bool = False
+    revision: str = ""

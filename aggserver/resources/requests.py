@@ -1,4 +1,4 @@
-"""What users' functions get and return: requests, pages of a list, and the changes that a feed tells.
+"""What users' functions get: requests.
 
 A request is one frozen object with documented attributes; nothing is passed by the name of a parameter.
 """
@@ -19,14 +19,12 @@ from aggserver.meta.warnings import Warnings
 from aggserver.resources.errors import Unavailable
 from aggserver.resources.host import HOSTING, HostCluster
 
-__all__ = ["Changed", "Fields", "Gone", "Labels", "ListRequest", "Relist", "Request", "asked"]
+__all__ = ["Fields", "Labels", "ListRequest", "Request", "WatchRequest", "asked"]
 
 # What requests take from the HTTP request behind them.
 _OF_ORIGIN = ("verb", "subresource", "field_manager", "query", "audit_id", "deadline")
 
-T = TypeVar("T")
 S = TypeVar("S")
-T_co = TypeVar("T_co", covariant=True)
 S_co = TypeVar("S_co", covariant=True)
 
 
@@ -152,20 +150,9 @@ class ListRequest(Request[S_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class Changed(Generic[T_co]):
-    """An object is new, or has changed. object: as it is now."""
+class WatchRequest(Request[S_co]):
+    """labels, fields: the selectors. revision: what came after it is to be told."""
 
-    object: T_co
-
-
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """An object is there no more. namespace: '' for one that is in none."""
-
-    name: str
-    namespace: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Relist:
-    """Changes may have been missed: the resource's `list` is called, and the differences are told to watches."""
+    labels: Labels = field(default_factory=_everything)
+    fields: Fields = field(default_factory=_all_fields)
+    revision: str = ""

@@ -47,6 +47,7 @@ from aggserver.resources.host import Hosting
 from aggserver.resources.metrics import RESOURCE_METRICS
 from aggserver.resources.metrics_serving import AppMetrics
 from aggserver.resources.mirror import Mirror
+from aggserver.resources.passing import PassingStore
 from aggserver.resources.requests import Request
 from aggserver.resources.revisions import REPLICAS, Revisions
 from aggserver.resources.round_trips import Side
@@ -216,6 +217,7 @@ class ServedApp:
             self._calls,
             self._state_now,
             keeps=declaration.keeps,
+            revisions=declaration.revisions,
             read_seconds=self._app.deadline,
             max_object_bytes=environment.max_object_bytes,
         )
@@ -223,7 +225,11 @@ class ServedApp:
         make: Callable[..., Store]
         if declaration.poll is None and handle.functions.feed is None:
             storage: Any = MemoryStorage()
-            make = partial(_direct, source, revisions, environment.random(1 << 256).to_bytes(32))
+            secret = environment.random(1 << 256).to_bytes(32)
+            if declaration.revisions:
+                make = partial(_passing, source, revisions, secret, self._ends, self._sleep)
+            else:
+                make = partial(_direct, source, revisions, secret)
         else:
             storage = Mirror(revisions, keys.resource_prefix(info.group, info.resource))
             following = Following(
@@ -385,6 +391,22 @@ def _direct(
     return store
 
 
+def _passing(
+    source: ObjectSource,
+    revisions: Revisions,
+    secret: bytes,
+    ends: Ends,
+    sleep: Sleep,
+    resource: ResourceStorage,
+    strategy: Strategy,
+    views: Views,
+    *more: Any,
+) -> SourceStore:
+    store = PassingStore(resource, strategy, views, *more)
+    store.source, store.revisions, store.secret, store.ends, store.sleep = source, revisions, secret, ends, sleep
+    return store
+
+
 def _mirrored(
     source: ObjectSource,
     mirror: Mirror,
@@ -421,7 +443,7 @@ def _verbs(handle: Virtual[Any, Any]) -> tuple[str, ...]:
         "patch": functions.update is not None,
         "create": functions.create is not None,
         "update": functions.update is not None,
-        "watch": handle.declaration.poll is not None or functions.feed is not None,
+        "watch": handle.declaration.poll is not None or functions.feed is not None or functions.watch is not None,
     }
     if functions.list is None:
         has["deletecollection"] = False
@@ -443,6 +465,14 @@ def _check(handle: Virtual[Any, Any]) -> None:
         raise DeclarationError(f"{where} has poll or a feed, and needs a list function, which tells the objects there are")
     if functions.feed is not None and declaration.poll is not None:
         raise DeclarationError(f"{where} has a feed, which tells of changes: poll is for sources without one")
+    if functions.watch is not None and functions.list is None:
+        raise DeclarationError(f"{where} has a watch, and needs a list function, from whose revisions clients watch")
+    if functions.watch is not None and not declaration.revisions:
+        raise DeclarationError(
+            f'{where} has a watch, which goes by revisions of the source: it needs revisions="source"; a feed needs none'
+        )
+    if declaration.revisions and (declaration.poll is not None or functions.feed is not None):
+        raise DeclarationError(f'{where} has revisions="source", and poll or a feed, where the server makes the revisions')
     is_of_lists = functions.list is not None and functions.get is None and declaration.poll is None and functions.feed is None
     if is_of_lists and not declaration.group.endswith(".k8s.io"):
         log.warning("%s has no get function: each get of one object lists all of them", where)

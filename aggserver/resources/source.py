@@ -29,19 +29,23 @@ from aggserver.meta.resource import ResourceInfo
 from aggserver.registry import stored
 from aggserver.resources.calls import Calls, is_stream, name_of
 from aggserver.resources.errors import NotFound, named
+from aggserver.resources.events import Bookmark, Event
 from aggserver.resources.pages import Page
-from aggserver.resources.requests import ListRequest, Request
+from aggserver.resources.requests import ListRequest, Request, WatchRequest
 from aggserver.scheme import object_meta
 from aggserver.storage import keys
+from aggserver.storage.changes import ADDED, DELETED, MODIFIED
 from aggserver.typed.codec import Codec, UndecodableError, UnencodableError
 from aggserver.typed.metadata import Metadata
 
-__all__ = ["LAST_APPLIED", "Functions", "Keeps", "ObjectSource"]
+__all__ = ["LAST_APPLIED", "VERSION", "Functions", "Keeps", "ListedPage", "Made", "ObjectSource", "RevisionsOf", "ToldEvent"]
 
 log = logging.getLogger("aggserver.resources")
 
 # Which metadata of clients a source keeps: none, or all of labels, annotations, owner references, finalizers and managedFields.
 Keeps = Literal["", "metadata"]
+# Who makes resourceVersions: the server, or the source.
+RevisionsOf = Literal["", "source"]
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 # Of our own, for uids that are made of names.
@@ -55,7 +59,7 @@ _UNSERVABLE = (ValueError, TypeError, AttributeError, UnencodableError)
 _SYSTEM = ("uid", "creationTimestamp", "generation", "selfLink", "deletionGracePeriodSeconds")
 _OF_CLIENTS = ("labels", "annotations", "finalizers", "ownerReferences")
 # A resourceVersion that clients may compare (KEP-5504): a number that is greater than 0, or a text that begins with a letter.
-_VERSION = re.compile(r"[1-9][0-9]*|[A-Za-z][A-Za-z0-9._-]*")
+VERSION = re.compile(r"[1-9][0-9]*|[A-Za-z][A-Za-z0-9._-]*")
 
 # (key, encoded object, its own resourceVersion or '')
 Made = tuple[str, bytes, str]
@@ -63,11 +67,23 @@ Items = Iterable[Any] | AsyncGenerator[Any, None]
 
 
 class ListedPage(NamedTuple):
-    """What one call of `list` has returned. cursor: '' after the last page. filtered: whether all objects match the selectors."""
+    """What one call of `list` has returned. cursor: '' after the last page. filtered: whether all objects match the selectors.
+
+    revision: of the list, '' if the source has none.
+    """
 
     objects: Sequence[Made]
     cursor: str
     filtered: bool
+    revision: str
+
+
+class ToldEvent(NamedTuple):
+    """What a `watch` function has told. type: ADDED, MODIFIED or DELETED. old: None if the source did not tell it."""
+
+    type: str
+    object: Made
+    old: Made | None
 
 
 class _Unservable(NamedTuple):
@@ -86,6 +102,8 @@ class Functions:
     update: Callable[..., Any] | None = None
     delete: Callable[..., Any] | None = None
     feed: Callable[..., Any] | None = None
+    watch: Callable[..., Any] | None = None
+    filtered_watch: bool = False
     visible: Callable[..., Any] | None = None
     dry_run: set[str] = field(default_factory=set)
 
@@ -104,6 +122,7 @@ class ObjectSource:
         state: Callable[[], Any],
         *,
         keeps: Keeps = "",
+        revisions: RevisionsOf = "",
         read_seconds: float = 30.0,
         max_object_bytes: int = 1 << 20,
     ) -> None:
@@ -113,6 +132,7 @@ class ObjectSource:
         self.lists = None if functions.list is None else partial(functions.list)
         self.feed = None if functions.feed is None else partial(functions.feed)
         self.keeps = keeps
+        self._has_revisions = revisions == "source"
         self._codec = codec
         self._calls = calls
         self._state = state
@@ -136,13 +156,15 @@ class ObjectSource:
         with self._faults(request, function):
             result = await self._read(function, replace(request, state=self._state()))
             page = result if isinstance(result, Page) else Page(_items(result, function))
+            if self._has_revisions and not request.cursor and not VERSION.fullmatch(page.revision):
+                raise ValueError(f"{name_of(function)} must return a Page with the list's revision, not {page.revision!r}")
             made: dict[str, Made] = {}
             async for item in self._made(page.items, request.namespace):
                 if isinstance(item, _Unservable):
                     request.warn(f"an object of {self.info.resource} can't be shown, see the server's log")
                 elif made.setdefault(item[0], item) is not item:
                     self._skip(f"{item[0]} is in the list twice")
-        return ListedPage([*made.values()], page.cursor or "", page.filtered)
+        return ListedPage([*made.values()], page.cursor or "", page.filtered, page.revision)
 
     async def everything(self, present: set[str], most_calls: int = 100_000) -> AsyncGenerator[tuple[str, bytes], None]:
         """All objects with their keys, page after page, as the server itself asks for them.
@@ -203,6 +225,28 @@ class ObjectSource:
             made = self._encoded(value, request.namespace)
             self._check_key(made[0], request, name, function)
         return made[1:]
+
+    async def events(self, request: WatchRequest[Any]) -> AsyncGenerator[ToldEvent | Bookmark, None]:
+        """What `watch` tells, for one request. What can't be served is left out and logged. To be closed (`aclosing`)."""
+        function = self._function("watch")
+        with self._faults(request, function):
+            async with contextlib.aclosing(self._calls.stream(function, replace(request, state=self._state()))) as told:
+                async for each in told:
+                    if isinstance(each, Bookmark) and VERSION.fullmatch(each.revision):
+                        yield each
+                    elif isinstance(each, Event) and each.type in (ADDED, MODIFIED, DELETED):
+                        if (event := self._told(each, request.namespace)) is not None:
+                            yield event
+                    else:
+                        raise TypeError(f"{name_of(function)} must yield an Event or a Bookmark, not {each!r:.100}")
+
+    def _told(self, event: Event[Any], namespace: str) -> ToldEvent | None:
+        try:
+            old = None if event.old is None else self._encoded(event.old, namespace)
+            return ToldEvent(event.type, self._encoded(event.object, namespace), old)
+        except _UNSERVABLE as error:
+            self._skip(str(error))
+            return None
 
     def changed(self, value: Any) -> tuple[str, bytes] | None:
         """(key, encoded object) of what a feed tells; None for what can't be served, which is logged."""
@@ -283,8 +327,11 @@ class ObjectSource:
             if len(self._skipped) == _MOST_NAMED:
                 log.error("more of %s that can't be served will not be named", self.info.resource)
 
-    def _encoded(self, value: Any, namespace: str) -> tuple[str, bytes, str]:
-        """(key, encoded object, its own resourceVersion). Raises ValueError for what can't be an object of this resource."""
+    def _encoded(self, value: Any, namespace: str, *, is_there: bool = True) -> tuple[str, bytes, str]:
+        """(key, encoded object, its own resourceVersion). Raises ValueError for what can't be an object of this resource.
+
+        is_there: whether the source has the object, and so a revision of it.
+        """
         obj = self._codec.encode(value)
         metadata: JSONObject = dict(obj.get("metadata") or {})
         name, where = metadata.get("name", ""), metadata.get("namespace", "")
@@ -305,8 +352,10 @@ class ObjectSource:
         if not metadata.get("uid"):
             metadata["uid"] = str(uuid.uuid5(_UIDS, f"{key}\0{metadata.get('creationTimestamp', '')}"))
         version = str(metadata.pop("resourceVersion", ""))
-        if version and not _VERSION.fullmatch(version):
+        if version and not VERSION.fullmatch(version):
             raise ValueError(f"{key}: {version!r} can't be a revision: it is a number, or begins with a letter")
+        if self._has_revisions and is_there and not version:
+            raise ValueError(f"{key}: its revision is not given, as `revisions` promises")
         # In one order, since an object that is the same must have the same bytes, whichever function has returned it.
         metadata = dict(sorted(metadata.items()))
         encoded = stored.encode({**obj, "metadata": metadata}, self.info.api_version, self.info.kind)
@@ -358,7 +407,7 @@ class ObjectSource:
                 value = await self._read(self.functions.get, asked, name)
             if value is None:
                 raise TypeError(f"{name_of(function)} returned no object, and there is no get function")
-            made = self._encoded(value, request.namespace)
+            made = self._encoded(value, request.namespace, is_there=not request.dry_run)
             self._check_key(made[0], request, name, function)
         return made
 

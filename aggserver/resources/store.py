@@ -52,12 +52,12 @@ from aggserver.resources.following import Following
 from aggserver.resources.mirror import Mirror, Reading
 from aggserver.resources.requests import Fields, Labels, ListRequest, Request
 from aggserver.resources.revisions import REPLICAS, Revisions
-from aggserver.resources.source import ObjectSource
+from aggserver.resources.source import ListedPage, ObjectSource
 from aggserver.storage import interface
 from aggserver.storage.cacher import ListPage
 from aggserver.storage.interface import Compacted, KeyExists, KeyValue
 
-__all__ = ["Applying", "DirectStore", "MirroredStore", "SourceStore", "Verbs"]
+__all__ = ["TOO_OLD", "Applying", "DirectStore", "MirroredStore", "SourceStore", "Verbs", "asked"]
 
 log = logging.getLogger("aggserver.resources")
 
@@ -73,6 +73,7 @@ _SIGNATURE = 16
 _TURN = 50
 # The page that a source is asked for by a client that gives no limit.
 _PAGE = 500
+TOO_OLD = "The resourceVersion for the provided list is too old."
 _EXPIRED = "The provided continue parameter is too old to display a consistent list result. You must start a new list without it."
 
 
@@ -408,15 +409,22 @@ class DirectStore(SourceStore):
         return ListRequest(**values, limit=limit, cursor=cursor or None)
 
     async def _list(self, context: Context, options: ListOptions, *, lenient: bool = False) -> ListResult:
-        if options.resource_version_match == "Exact" and options.resource_version:
-            raise errors.expired("The resourceVersion for the provided list is too old.")
-        revision = str(self.revisions.next())
+        self._check_listable(options)
         matches, admits = self._matches(context, options), self._matches(context, None)
         if name := self._named(context, options):
             obj = await self._read(context, name, "")
-            return ListResult([obj] if obj is not None and matches(obj) else [], revision)
-        found, token = await self._pages(context, options, matches, admits)
+            return ListResult([obj] if obj is not None and matches(obj) else [], str(self.revisions.next()))
+        found, token, revision = await self._pages(context, options, matches, admits)
         return ListResult(await self._views.of_all(found, lenient=lenient), revision, token)
+
+    def _check_listable(self, options: ListOptions) -> None:
+        """Raise what a list at a revision of the past gets."""
+        if options.resource_version_match == "Exact" and options.resource_version:
+            raise errors.expired(TOO_OLD)
+
+    def _revision(self, page: ListedPage) -> str:
+        """Of a list that begins with this page."""
+        return str(self.revisions.next())
 
     def _matches(self, context: Context, options: ListOptions | None) -> Callable[[StoredObject], bool]:
         """Whether a list has an object. options: None for a source that has applied the selectors."""
@@ -442,31 +450,33 @@ class DirectStore(SourceStore):
         options: ListOptions,
         matches: Callable[[StoredObject], bool],
         admits: Callable[[StoredObject], bool],
-    ) -> tuple[Sequence[StoredObject], str]:
-        """The objects of one answer, and the continue token. matches: whether an object is shown; admits: the same if the source
-        has applied the selectors.
+    ) -> tuple[Sequence[StoredObject], str, str]:
+        """The objects of one answer, the continue token, and the revision of the list, which all of its pages have.
+
+        matches: whether an object is shown; admits: the same if the source has applied the selectors.
         """
         limit = options.limit
-        cursor, skip = self._opened(context, options) if options.continue_token else ("", 0)
+        cursor, skip, revision = self._opened(context, options) if options.continue_token else ("", 0, "")
         found: dict[str, StoredObject] = {}
         calls = 0
         while True:
             asked_for = limit - len(found) + skip if limit else _PAGE
             page = await self.source.page(self._listing(context, options, asked_for, cursor))
             calls += 1
+            revision = revision or self._revision(page)
             is_shown = admits if page.filtered else matches
             for index, item in enumerate(page.objects[skip:], skip):
                 if limit and len(found) == limit:  # a source that gives more than it is asked for
-                    return [*found.values()], self._sealed(context, options, cursor, index)
+                    return [*found.values()], self._sealed(context, options, cursor, index, revision), revision
                 if is_shown(obj := self._object(*item)):
                     found.setdefault(obj.key, obj)
                 if not index % _TURN:
                     await asyncio.sleep(0)
             if not page.cursor:
-                return [*found.values()], ""
+                return [*found.values()], "", revision
             cursor, skip = self._after(cursor, page.cursor), 0
             if limit and (len(found) >= limit or calls >= _CALLS):
-                return [*found.values()], self._sealed(context, options, cursor, 0)
+                return [*found.values()], self._sealed(context, options, cursor, 0, revision), revision
 
     def _after(self, cursor: str, after: str) -> str:
         if after == cursor:
@@ -474,21 +484,21 @@ class DirectStore(SourceStore):
             raise errors.internal_error(f"the source of {self._info.resource} does not come to its last page")
         return after
 
-    def _sealed(self, context: Context, options: ListOptions, cursor: str, skip: int) -> str:
-        text = json.dumps([cursor, skip], separators=(",", ":")).encode()
+    def _sealed(self, context: Context, options: ListOptions, cursor: str, skip: int, revision: str) -> str:
+        text = json.dumps([cursor, skip, revision], separators=(",", ":")).encode()
         return base64.urlsafe_b64encode(self._signature(context, options, text) + text).decode().rstrip("=")
 
-    def _opened(self, context: Context, options: ListOptions) -> tuple[str, int]:
+    def _opened(self, context: Context, options: ListOptions) -> tuple[str, int, str]:
         token = options.continue_token
         try:
             raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
             signature, text = raw[:_SIGNATURE], raw[_SIGNATURE:]
-            cursor, skip = json.loads(text)
+            cursor, skip, revision = json.loads(text)
         except (ValueError, TypeError):
             raise errors.bad_request("continue key is not valid") from None
         if not hmac.compare_digest(signature, self._signature(context, options, text)):
             raise errors.expired(_EXPIRED)  # of another replica, of a process before this one, or for another list
-        return cursor, skip
+        return cursor, skip, revision
 
     def _signature(self, context: Context, options: ListOptions, text: bytes) -> bytes:
         of = json.dumps(

@@ -12,9 +12,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from aggserver.resources.conversion import OtherVersion
 from aggserver.resources.errors import DeclarationError, FieldError, Unavailable
+from aggserver.resources.events import Changed, Gone
 from aggserver.resources.handle import Declaration, Handle
 from aggserver.resources.hooks import HookFunctions
-from aggserver.resources.requests import Changed, Gone, Request
+from aggserver.resources.requests import Request
 from aggserver.typed import schema as schemas
 
 __all__ = ["Hooked", "ObjectAccess", "Stored"]

@@ -1,7 +1,7 @@
 """Virtual: one resource whose objects are kept elsewhere, by the functions that its user declares with decorators.
 
 The verbs of the resource follow from its functions, once the server starts; what has none is not in discovery, and is answered
-with 405. With `poll` or a `feed` it can be watched.
+with 405. With `poll`, a `feed` or a `watch` it can be watched.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any, TypeVar, overload
 
 from aggserver.meta import versions
 from aggserver.resources.errors import DeclarationError
+from aggserver.resources.events import Bookmark, Changed, Event, Gone, Relist
 from aggserver.resources.handle import Declaration, Handle
 from aggserver.resources.pages import Page
-from aggserver.resources.requests import Changed, Gone, ListRequest, Relist, Request
+from aggserver.resources.requests import ListRequest, Request, WatchRequest
 from aggserver.resources.source import Functions
 
 __all__ = ["Virtual", "group_version", "plural_of"]
@@ -30,6 +31,9 @@ CreateFunction = Callable[[Request[S], T], T | None] | Callable[[Request[S], T],
 UpdateFunction = Callable[[Request[S], T, T], T | None] | Callable[[Request[S], T, T], Awaitable[T | None]]
 DeleteFunction = Callable[[Request[S], T], None] | Callable[[Request[S], T], Awaitable[None]]
 FeedFunction = Callable[[S], AsyncIterator[Changed[T] | Gone | Relist]] | Callable[[S], Iterator[Changed[T] | Gone | Relist]]
+WatchFunction = (
+    Callable[[WatchRequest[S]], AsyncIterator[Event[T] | Bookmark]] | Callable[[WatchRequest[S]], Iterator[Event[T] | Bookmark]]
+)
 VisibleFunction = Callable[[Request[S], T], bool]
 
 
@@ -87,6 +91,25 @@ class Virtual(Handle[S, T]):
         """
         self._set("feed", function)
         return function
+
+    @overload
+    def watch(self, function: WatchFunction[S, T], /) -> WatchFunction[S, T]: ...
+    @overload
+    def watch(self, /, *, filtered: bool) -> Callable[[WatchFunction[S, T]], WatchFunction[S, T]]: ...
+    def watch(self, function: Any = None, /, *, filtered: bool = False) -> Any:
+        """Tells one client what has changed since `request.revision`, until the client goes; for `revisions="source"`.
+
+        Once it is sure that nothing will be missed, it yields `Bookmark(request.revision)`, then an Event for each change. Raises
+        Expired if the source does not go back that far. filtered: whether it applies the selectors, so that the events are those
+        of the objects that match.
+        """
+
+        def declare(given: Any) -> Any:
+            self._set("watch", given)
+            self.functions.filtered_watch = filtered
+            return given
+
+        return declare if function is None else declare(function)
 
     def visible(self, function: VisibleFunction[S, T], /) -> VisibleFunction[S, T]:
         """Whether a user may know of an object: asked for each object in all verbs and watches, beside RBAC. Plain and quick."""

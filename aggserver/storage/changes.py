@@ -64,6 +64,11 @@ class WatchEvent(Generic[T]):
         self.frames: dict[Hashable, Sequence[bytes]] = {}
         self.views: dict[Hashable, WatchEvent[T]] | None = None
 
+    @property
+    def resource_version(self) -> str:
+        """Of the event, as clients see it."""
+        return str(self.revision)
+
     def __repr__(self) -> str:
         return f"WatchEvent({self.type}, {self.object!r}, {self.revision})"
 

@@ -123,9 +123,17 @@ class FakeCluster:
         await self.request("GET", path)
         return self.headers.get(path, {}).get(name, "")
 
-    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[JSONObject, None]:
+    async def watch(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        headers: Sequence[tuple[str, str]] = (),
+        on_open: Callable[[], object] = lambda: None,
+    ) -> AsyncGenerator[JSONObject, None]:
         self.watches += 1
+        self.sent_headers.append(tuple(headers))
         self._maybe_fail("WATCH", path)
+        on_open()
         seen = int(query["resourceVersion"])
         if seen < self._oldest:
             yield {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}

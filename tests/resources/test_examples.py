@@ -22,6 +22,7 @@ from tests.waiting import HANG_SECONDS
 
 FOLDER = REPOSITORY / "manifests" / "examples" / "python"
 NAMES = sorted(path.name for path in FOLDER.glob("*.py"))
+HELM = "/apis/helm.toolkit.fluxcd.io/v2"
 METRICS = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/queue-depth"
 
 
@@ -131,7 +132,11 @@ class Helm(FakeCluster):
             "spec": {"chart": {"spec": {"chart": "shop-chart"}}, "values": self.values},
             "status": {"conditions": [{"type": "Ready", "status": "True"}]},
         }
-        return release if path.endswith("/shop") else {"kind": "HelmReleaseList", "items": [release], "metadata": {}}
+        return (
+            release
+            if path.endswith("/shop")
+            else {"kind": "HelmReleaseList", "items": [release], "metadata": {"resourceVersion": "100"}}
+        )
 
 
 async def test_releases(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,11 +150,20 @@ async def test_releases(monkeypatch: pytest.MonkeyPatch) -> None:
             assert (release.chart, release.ready, release.metadata.revision) == ("shop-chart", True, "7")
             changed = await ann.patch(releases.Release, "shop", {"values": {"replicas": 3}}, dry_run=True)
             assert changed.values == {"replicas": 3}
+            async with ann.watch(releases.Release, "default", labels="team=red") as events:
+                assert (await anext(events)).object.metadata.name == "shop"
+                for team in ("blue", "red"):
+                    metadata = {"name": f"{team}-blog", "namespace": "default", "labels": {"team": team}}
+                    blog = {"metadata": metadata, "spec": {"chart": {"spec": {"chart": "blog-chart"}}}}
+                    await helm.put(f"{HELM}/namespaces/default/helmreleases", blog)
+                event = await anext(events)
+                assert (event.type, event.object.metadata.name, event.object.chart) == ("ADDED", "red-blog", "blog-chart")
+                assert event.object.metadata.revision == "102"
     finally:
         HOSTING.reset(token)
     headers = (("Impersonate-User", "ann"), ("Impersonate-Group", "dev"), ("Impersonate-Group", "system:authenticated"))
-    assert {headers for _, _, headers, _ in helm.asked} == {headers}
-    assert helm.asked[-1][3] == {"dryRun": "All"}
+    assert {*(headers for _, _, headers, _ in helm.asked), *helm.sent_headers} == {headers}
+    assert {"dryRun": "All"} in [query for _, _, _, query in helm.asked]
 
 
 class _Always:

@@ -13,7 +13,7 @@ from aggserver.app.errors import StartError
 from aggserver.meta.errors import StatusError
 from aggserver.resources.app import App
 from aggserver.resources.errors import AlreadyExists, Conflict, DeclarationError, Invalid, NotFound, Unavailable
-from aggserver.resources.requests import Changed, Gone
+from aggserver.resources.events import Changed, Gone
 from aggserver.typed.metadata import Metadata
 from tests.fakes.clock import settled
 from tests.resources.site_types import Site, SiteSpec, SiteStatus

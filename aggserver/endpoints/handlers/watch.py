@@ -236,7 +236,7 @@ def _table_encoder(scope: ResourceScope, request: Request, api_version: str) -> 
         # The bookmark at the end of the initial events is marked by an annotation, so its row must include the metadata.
         carried = "Metadata" if event.initial_events_end and include == "None" else include
         row = event.object.row(scope.table) if event.object else scope.table.row(_tree(scope, event), _raw(scope, event))
-        meta = {"resourceVersion": str(event.revision)}
+        meta = {"resourceVersion": event.resource_version}
         rows = table.encode_table(scope.table, [row], carried, meta, time.time(), api_version=api_version, with_definitions=first)
         first = False
         return (_frame(event.type, rows),)
@@ -259,7 +259,7 @@ def _tree(scope: ResourceScope, event: WatchEvent[Any]) -> JSONObject:
 
 
 def _bookmark(scope: ResourceScope, event: WatchEvent[Any]) -> JSONObject:
-    metadata: JSONObject = {"resourceVersion": str(event.revision)}
+    metadata: JSONObject = {"resourceVersion": event.resource_version}
     if event.initial_events_end:
         metadata["annotations"] = {_EVENTS_END: "true"}
     return {"apiVersion": scope.object_version, "kind": scope.kind, "metadata": metadata}

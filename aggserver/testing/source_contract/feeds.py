@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 
-from aggserver.resources.requests import Changed, Gone, Relist
+from aggserver.resources.events import Changed, Gone, Relist
 from aggserver.testing.source_contract.asked import Asked, shown
 
 __all__ = ["FollowedFeed"]

@@ -1,14 +1,16 @@
 """HelmReleases of the hosting cluster as another kind, both ways, with the rights of the user who asks.
 
-The server's account needs the right to impersonate users and groups, and none on HelmReleases.
+Lists, watches and revisions are those of the cluster. The server's account needs the right to impersonate users, and none on
+HelmReleases.
 """
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from aggserver import App, ListRequest, Metadata, Page, Request
+from aggserver import App, Bookmark, Event, ListRequest, Metadata, Page, Request, WatchRequest
 
 HELM = ("helm.toolkit.fluxcd.io/v2", "helmreleases")
 
@@ -24,14 +26,19 @@ class Release:
 
 
 app = App()
-releases = app.virtual("apps.example.com/v1", Release, columns={"Chart": ".chart", "Ready": ".ready"})
+releases = app.virtual("apps.example.com/v1", Release, columns={"Chart": ".chart", "Ready": ".ready"}, revisions="source")
 
 
 def release(obj: dict[str, Any]) -> Release:
     metadata, spec = obj["metadata"], obj["spec"]
     conditions = obj.get("status", {}).get("conditions", [])
     return Release(
-        Metadata(metadata["name"], metadata["namespace"], revision=metadata["resourceVersion"]),
+        Metadata(
+            metadata["name"],
+            metadata["namespace"],
+            labels=metadata.get("labels", {}),
+            revision=metadata["resourceVersion"],
+        ),
         spec["chart"]["spec"]["chart"],
         spec.get("values", {}),
         any(each["type"] == "Ready" and each["status"] == "True" for each in conditions),
@@ -40,13 +47,21 @@ def release(obj: dict[str, Any]) -> Release:
 
 @releases.list
 async def list_releases(request: ListRequest[None]) -> Page[Release]:
-    page = await request.host.list(*HELM, request.namespace, limit=request.limit, cursor=request.cursor)
-    return Page(map(release, page.items), page.cursor)
+    selectors = {"labels": str(request.labels), "fields": str(request.fields)}
+    page = await request.host.list(*HELM, request.namespace, limit=request.limit, cursor=request.cursor, **selectors)
+    return Page(map(release, page.items), page.cursor, filtered=True, revision=page.revision)
 
 
 @releases.get
 async def get_release(request: Request[None], name: str) -> Release:
     return release(await request.host.get(*HELM, name, request.namespace))
+
+
+@releases.watch(filtered=True)
+async def watch_releases(request: WatchRequest[None]) -> AsyncIterator[Event[Release] | Bookmark]:
+    selectors = {"labels": str(request.labels), "fields": str(request.fields)}
+    async for event in request.host.watch(*HELM, request.namespace, revision=request.revision, **selectors):
+        yield event.map(release)
 
 
 @releases.update(dry_run=True)
