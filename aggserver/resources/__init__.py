@@ -12,6 +12,8 @@ following    polls and feeds: how a mirror comes to know what is in its source
 store        the verbs of a virtual resource: with a mirror, or by a call of the source each time
 passing      the same for a source that has revisions itself, with a watch for each request
 host         the hosting cluster, asked with the rights of a user
+host_informer  a copy of some of its objects, by a watch with the server's own rights
+needs        the rights that an App needs there, as rules of RBAC; rights: asks whether they are there
 serving      an App as a part of a server
 
 Source of the rules: Kubernetes' conventions for APIs, and what extension servers before this one got wrong (docs/python.md).

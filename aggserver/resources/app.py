@@ -18,6 +18,7 @@ from aggserver.endpoints.request import ASGIApp
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.resources.errors import DeclarationError
 from aggserver.resources.handle import Column, Declaration, Scope
+from aggserver.resources.host_informer import HostInformer
 from aggserver.resources.metrics import (
     KINDS,
     MAX_AGE,
@@ -33,6 +34,7 @@ from aggserver.resources.metrics import (
     node_metrics,
     pod_metrics,
 )
+from aggserver.resources.needs import Need
 from aggserver.resources.requests import ListRequest
 from aggserver.resources.source import Keeps, RevisionsOf
 from aggserver.resources.stored import Hooked, Stored
@@ -82,6 +84,8 @@ class App(Generic[S]):
         self.deadline = deadline
         self.resources: dict[str, Virtual[S, Any] | Stored[S, Any]] = {}
         self.hooked: dict[str, tuple[Hooked[S, Any], Codec[Any], str]] = {}
+        self.needed: list[Need] = []
+        self.informers: list[HostInformer] = []
         self.tasks: list[Callable[[S], Awaitable[None]]] = []
         self.external_metrics: dict[str, ExternalMetric] = {}
         self.mounts: dict[str, ASGIApp] = {}
@@ -271,6 +275,46 @@ class App(Generic[S]):
         if not path.startswith("/") or path in self.mounts:
             raise DeclarationError(f"{_caller()}: {path!r} must begin with / and be mounted once")
         self.mounts[path] = application
+
+    def needs(self, resource: str, *verbs: str, namespace: str = "", names: Sequence[str] = (), as_user: bool = False) -> None:
+        """Declares rights in the hosting cluster that the functions need. `aggserver manifests` prints the roles for them; a
+        server that lacks one says so in its log and in `/readyz`.
+
+        resource: as `pods`, `deployments.apps`, `deployments.apps/scale`. verbs: as in a role. namespace: where, everywhere by
+        default. names: of the only objects. as_user: for `request.host`, which asks with the rights of the user: the server's
+        account may then do this as somebody else, and not by itself.
+        """
+        place = _caller()
+        named, _, subresource = resource.partition("/")
+        name, _, group = named.partition(".")
+        if not name or not verbs or any(not verb for verb in verbs):
+            raise DeclarationError(f"{place}: needs takes a resource and verbs, such as needs('pods', 'get', 'list')")
+        self.needed.append(Need(group, name, subresource, verbs, namespace, tuple(names), as_user, place))
+
+    def informer(
+        self,
+        api_version: str,
+        resource: str,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        keep: Callable[[JSONObject], JSONObject] = lambda obj: obj,
+    ) -> HostInformer:
+        """Objects of the hosting cluster, kept in memory by one list and watch with the server's own rights, which this declares.
+
+        api_version: as `apps/v1`, `v1`. resource: the plural. namespace: '' for all. labels, fields: selectors. keep: reduces an
+        object to what is needed of it, to save memory; `metadata` must stay.
+        """
+        place = _caller()
+        query = {name: text for name, text in (("labelSelector", labels), ("fieldSelector", fields)) if text}
+        try:
+            informer = HostInformer(api_version, resource, namespace, query, keep)
+        except ValueError as error:
+            raise DeclarationError(f"{place}: {error}") from None
+        self.informers.append(informer)
+        self.needed.append(Need(informer.group, resource, "", ("list", "watch"), namespace, place=place))
+        return informer
 
     def task(self, function: TaskFunction[S], /) -> TaskFunction[S]:
         """An async function that runs as long as the server does; if it raises or ends, it is started again after a pause.

@@ -29,12 +29,13 @@ from aggserver.resources.events import Bookmark, Event
 from aggserver.resources.pages import Page
 from aggserver.storage.changes import ADDED, BOOKMARK, DELETED, MODIFIED
 
-__all__ = ["HOSTING", "HostCluster", "Hosting", "path_of"]
+__all__ = ["HOSTING", "NO_HOST", "HostCluster", "Hosting", "path_of"]
 
 # Seconds of a request without a deadline.
 _SECONDS = 30.0
 # A watch of a client lasts for a random time from this to twice this, as in client-go; then the client watches again.
 _WATCH_SECONDS = 300
+NO_HOST = "there is no hosting cluster: `aggserver serve` has one"
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 
 

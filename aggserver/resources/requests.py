@@ -17,7 +17,7 @@ from aggserver.meta.origin import RequestOrigin
 from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.meta.warnings import Warnings
 from aggserver.resources.errors import Unavailable
-from aggserver.resources.host import HOSTING, HostCluster
+from aggserver.resources.host import HOSTING, NO_HOST, HostCluster
 
 __all__ = ["Fields", "Labels", "ListRequest", "Request", "WatchRequest", "asked"]
 
@@ -96,7 +96,7 @@ class Request(Generic[S_co]):
         """The hosting cluster, with the rights of this user. Raises Unavailable in `aggserver dev`, which has none."""
         hosting = HOSTING.get()
         if hosting is None:
-            raise Unavailable("there is no hosting cluster: `aggserver serve` has one")
+            raise Unavailable(NO_HOST)
         return HostCluster(hosting, self)
 
     def warn(self, text: str) -> None:

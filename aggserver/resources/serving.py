@@ -20,6 +20,7 @@ from aggserver.apiextensions.definition import Definition, parse
 from aggserver.apiextensions.definitions import Definitions
 from aggserver.apiextensions.marks import Marks
 from aggserver.apiextensions.serving import Backing, Connected, DefinitionResource
+from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.endpoints.filters import LONG_RUNNING_SUBRESOURCES
 from aggserver.endpoints.served import Served
 from aggserver.informers.kept_up import RESTART, kept_up
@@ -32,7 +33,7 @@ from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.store import Store
 from aggserver.registry.strategy import Strategy
 from aggserver.registry.views import Views
-from aggserver.resources import known_schemas, round_trips
+from aggserver.resources import known_schemas, rights, round_trips
 from aggserver.resources.access import StoreAccess
 from aggserver.resources.answering import Answering
 from aggserver.resources.app import App
@@ -97,6 +98,8 @@ class ServedApp:
         self._elected = elected
         self._ends = Ends(app.threads)
         self._calls = Calls(name, app.threads, hosting=hosting)
+        self._hosting = hosting
+        self._lacks = ""
         self._state: Any = _UNSET
         self._why = "it has not started yet"
         self._followings: list[Following] = []
@@ -135,7 +138,8 @@ class ServedApp:
         """For readiness: why not all of it can be used, None if it can."""
         if self._state is _UNSET:
             return self._why
-        return "; ".join(text for each in self._followings if (text := each.trouble()) is not None) or None
+        troubles = [text for each in self._followings if (text := each.trouble()) is not None]
+        return "; ".join([*([self._lacks] if self._lacks else []), *troubles]) or None
 
     def end_watches(self) -> None:
         """End the watches of all resources, since the server stops."""
@@ -161,6 +165,10 @@ class ServedApp:
                             for following in self._followings:
                                 tasks.create_task(following.run())
                             tasks.create_task(self._run_tasks(self._sleep))
+                            if self._hosting is not None:
+                                tasks.create_task(self._check_rights(self._hosting.cluster))
+                                for informer in self._app.informers:
+                                    tasks.create_task(informer.run(self._hosting, self._sleep))
                 except Exception as error:
                     log.error("app %s could not go on: %s", self.name, error, exc_info=error)
                     if (task := asyncio.current_task()) is not None and task.cancelling():
@@ -197,6 +205,24 @@ class ServedApp:
             await work()
         else:
             await self._elected(self.name, work)
+
+    async def _check_rights(self, cluster: Cluster) -> None:
+        """Return when the server's account has all rights that the App needs; until then, say what is missing."""
+        pauses = _RESTART.pauses()
+        while self._app.needed:
+            try:
+                lacking = await rights.missing(cluster, self._app.needed)
+            except (ClusterError, Unreachable) as error:
+                log.info("app %s: whether it has the rights that it needs is not known: %s", self.name, error)
+            else:
+                lacks = f"the server's account may not do what the App needs: {'; '.join(lacking)}" if lacking else ""
+                if lacks != self._lacks:
+                    hint = "; `aggserver manifests` prints the roles" if lacks else "the server's account has all rights now"
+                    log.log(logging.WARNING if lacks else logging.INFO, "app %s: %s%s", self.name, lacks, hint)
+                self._lacks = lacks
+                if not lacking:
+                    return
+            await self._sleep(next(pauses))
 
     def _state_now(self) -> Any:
         if self._state is _UNSET:

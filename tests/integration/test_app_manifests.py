@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Iterator
 
 import pytest
 
+from aggserver import Bookmark, Request, StatusError
+from aggserver.authentication.user import UserInfo
+from aggserver.cluster.client import connect
+from aggserver.resources import rights
+from aggserver.resources.host import HostCluster, Hosting
+from aggserver.resources.needs import Need
 from tests.command import run
 from tests.controlplane.cluster import Cluster
 from tests.integration.server import eventually
@@ -20,6 +28,9 @@ class Ticket:
     title: str
 
 app = App()
+app.needs("configmaps", "list", "watch", as_user=True)
+app.needs("secrets", "get", namespace="default", names=["helpdesk"])
+nodes = app.informer("v1", "nodes")
 tickets = app.virtual("helpdesk.example.com/v1", Ticket, poll=60)
 
 @tickets.list
@@ -123,3 +134,80 @@ spec:
 
         # The policy takes effect in its own time.
         eventually(lambda answer=answer, said=said: answer in said(), f"{group}: {answer}")  # type: ignore[misc]
+
+
+# --- the rights in the cluster that the App declares
+
+ACCOUNT = "system:serviceaccount:helpdesk-system:helpdesk"
+GROUPS = ("system:serviceaccounts", "system:serviceaccounts:helpdesk-system")
+ANN = UserInfo("hd-view", groups=("hd-staff", "system:authenticated"), extra={"example.com/scopes": ("a", "b")})
+USERS = {
+    "a user with groups and extra fields": ANN,
+    "a service account": UserInfo("system:serviceaccount:default:default", uid="7", groups=("system:serviceaccounts",)),
+}
+
+
+@pytest.mark.parametrize("name", USERS)
+def test_the_account_may_do_what_is_declared_as_its_users(control_plane: Cluster, applied: None, name: str) -> None:
+    """Constrained impersonation: with the user's rights, these verbs on this resource only."""
+    user = USERS[name]
+    reader = ("create", "rolebinding", "helpdesk-reader", "--clusterrole=view", "--serviceaccount=default:default")
+    control_plane.kubectl(*reader)
+
+    async def ask() -> None:
+        client = await connect(str(control_plane.user(ACCOUNT, GROUPS)), "test")
+        try:
+            host = HostCluster(Hosting(client, lambda group: False), Request(user, None))
+            page = await host.list("v1", "configmaps", "default")
+            async with contextlib.aclosing(host.watch("v1", "configmaps", "default", revision=page.revision)) as events:
+                assert await anext(events) == Bookmark(page.revision)
+            for forbidden in (
+                host.get("v1", "configmaps", "kube-root-ca.crt", "default"),  # a verb that is not declared
+                host.list("v1", "pods", "default"),  # a resource that is not
+                host.list("v1", "configmaps", "kube-system"),  # what the user may not
+            ):
+                with pytest.raises(StatusError) as refused:
+                    await forbidden
+                assert refused.value.code == 403
+        finally:
+            await client.close()
+
+    try:
+        eventually(lambda: _allowed(control_plane), "the roles have taken effect")
+        asyncio.run(ask())
+    finally:
+        control_plane.kubectl("delete", "rolebinding", "helpdesk-reader")
+
+
+def _allowed(control_plane: Cluster) -> bool:
+    asked = ("auth", "can-i", "list", "configmaps", "--quiet")
+    as_account = ("--as=system:serviceaccount:default:default", "-n", "default")
+    return control_plane.kubectl(*asked, *as_account, check=False).returncode == 0
+
+
+def test_the_account_has_the_rights_that_are_declared(control_plane: Cluster, applied: None) -> None:
+    declared = [
+        Need("", "configmaps", "", ("list", "watch"), as_user=True),
+        Need("", "secrets", "", ("get",), "default", ("helpdesk",)),
+        Need("", "nodes", "", ("list", "watch")),
+    ]
+    others = [
+        Need("", "configmaps", "", ("list", "get"), as_user=True, place="a.py:1"),
+        Need("", "configmaps", "", ("list",), place="a.py:2"),
+        Need("", "secrets", "", ("get",), "default", place="a.py:3"),
+    ]
+
+    async def ask() -> tuple[list[str], list[str]]:
+        client = await connect(str(control_plane.user(ACCOUNT, GROUPS)), "test")
+        try:
+            return await rights.missing(client, declared), await rights.missing(client, others)
+        finally:
+            await client.close()
+
+    missing, missing_others = asyncio.run(ask())
+    assert missing == []
+    assert missing_others == [
+        "impersonate-on:user-info:get configmaps (a.py:1)",
+        "list configmaps (a.py:2)",
+        "get secrets in default (a.py:3)",
+    ]

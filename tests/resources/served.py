@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aggserver import AlreadyExists, App, Changed, Conflict, Gone, ListRequest, Metadata, NotFound, Page, Relist, Request
+from aggserver.resources.host import Hosting
 from aggserver.resources.serving import ServedApp
 from aggserver.resources.virtual import Virtual
 from tests.fakes.asgi import Client
@@ -187,10 +188,16 @@ class Apps:
         self.client: Client = server.client()
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def serve(self, app: App[Any], *, name: str = "app", random: int = 7) -> ServedApp:
+    async def serve(self, app: App[Any], *, name: str = "app", random: int = 7, hosting: Hosting | None = None) -> ServedApp:
         environment = replace(self.server.environment, random=lambda below: random % below)
         served = ServedApp(
-            name, app, environment, self.server.engine.admission, self.server.engine.definitions, sleep=self.pauses.sleep
+            name,
+            app,
+            environment,
+            self.server.engine.admission,
+            self.server.engine.definitions,
+            hosting=hosting,
+            sleep=self.pauses.sleep,
         )
         self.server.engine.installer.install(served.resources())
         self.server.engine.on_end_watches(served.end_watches)

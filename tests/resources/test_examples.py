@@ -15,13 +15,16 @@ from typing import Any
 import pytest
 
 from aggserver import StatusError
+from aggserver.authentication.user import UserInfo
 from aggserver.resources.host import HOSTING, Hosting
 from tests.command import REPOSITORY
 from tests.fakes.cluster import FakeCluster
+from tests.resources.served import Apps
 from tests.waiting import HANG_SECONDS
 
 FOLDER = REPOSITORY / "manifests" / "examples" / "python"
 NAMES = sorted(path.name for path in FOLDER.glob("*.py"))
+DEPLOYMENTS = "/apis/apps/v1/deployments"
 HELM = "/apis/helm.toolkit.fluxcd.io/v2"
 METRICS = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/queue-depth"
 
@@ -174,6 +177,31 @@ class _Always:
 
     def set(self, hosting: Hosting | None) -> None:
         HOSTING.set(self._hosting)
+
+
+async def test_applications(apps: Apps) -> None:
+    applications = load("applications")
+    cluster = FakeCluster()
+    cluster.on("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", lambda body: {"status": {"allowed": True}})
+    for name, team in (("web", "shop"), ("db", "data")):
+        metadata = {"name": name, "namespace": "default", "labels": {"team": team}}
+        await cluster.put(DEPLOYMENTS, {"metadata": metadata, "spec": {"replicas": 1}})
+    await apps.serve(applications.app, hosting=Hosting(cluster, lambda group: False))
+    ann = apps.client.as_user(UserInfo("ann", groups=("shop", "system:masters")))
+    path = "/apis/apps.example.com/v1/namespaces/default/applications"
+    async with ann.watch(f"{path}?watch=1") as watch:
+        first = await watch.event()
+        assert (first["object"]["metadata"]["name"], first["object"]["size"]) == ("web", 1)
+        for name, team in (("db", "data"), ("web", "shop")):
+            metadata = {"name": name, "namespace": "default", "labels": {"team": team}}
+            await cluster.put(DEPLOYMENTS, {"metadata": metadata, "spec": {"replicas": 1}, "status": {"readyReplicas": 1}})
+        second = await watch.event()
+        assert (second["type"], second["object"]["metadata"]["name"], second["object"]["ready"]) == ("MODIFIED", "web", 1)
+    cluster.objects["/apis/apps/v1/namespaces/default/deployments"] = dict(cluster.objects[DEPLOYMENTS])
+    assert (await ann.merge(f"{path}/web", {"size": 3})).json()["size"] == 3
+    assert cluster.calls[-1] == ("PATCH", "/apis/apps/v1/namespaces/default/deployments/web")
+    assert cluster.sent_headers[-1][0] == ("Impersonate-User", "ann")
+    assert (await ann.merge(f"{path}/db", {"size": 3})).status == 404
 
 
 async def test_queues() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from aggserver.commands.manifests.objects import Installation, objects
 from aggserver.endpoints.served import Served
 from aggserver.errors import AggserverError
 from aggserver.meta import codec
 from aggserver.options import Options
+from aggserver.resources.needs import Need
 from aggserver.scheme import object_meta
 
 __all__ = ["UnfitNameError", "run"]
@@ -20,8 +21,12 @@ class UnfitNameError(AggserverError):
     exit_status = 2
 
 
-def run(options: Options, served: Iterable[Served], say: Callable[[str], None], *, runs_tasks: bool) -> None:
-    """Prints the objects. served: what a server of the Apps has. runs_tasks: whether they have tasks. Raises UnfitNameError."""
+def run(
+    options: Options, served: Iterable[Served], say: Callable[[str], None], *, runs_tasks: bool, needs: Sequence[Need]
+) -> None:
+    """Prints the objects. served: what a server of the Apps has. runs_tasks: whether they have tasks. needs: the rights that they
+    declare. Raises UnfitNameError.
+    """
     own = [each for each in served if not each.built_in]
     name = options.apps[0].partition(":")[0].rpartition(".")[2].lower().replace("_", "-")
     if problems := object_meta.dns1035_label(name):
@@ -37,6 +42,7 @@ def run(options: Options, served: Iterable[Served], say: Callable[[str], None], 
         offered=[(each.info.group, each.resource) for each in own],
         is_stored=any(each.in_storage for each in own),
         runs_tasks=runs_tasks,
+        needs=needs,
     )
     for comment, obj in objects(installation):
         text = codec.dump_yaml(obj).decode().removesuffix("\n")

@@ -13,9 +13,17 @@ from typing import Any
 
 from aggserver.commands.manifests.roles import LEVELS, Offered, rules
 from aggserver.meta.json_types import JSONObject
+from aggserver.resources import needs as needed
+from aggserver.resources.needs import Need
 
 __all__ = ["Installation", "objects"]
 
+_NEEDS = "What the App's code declares that it needs of the cluster."
+_AS_USERS = (
+    "Lets the server ask the cluster with the rights of its users, for these requests only (constrained impersonation).\n"
+    "# A cluster before 1.36 doesn't know these verbs: it needs `impersonate` on users, groups and serviceaccounts, and on *\n"
+    "# of authentication.k8s.io, with which the server may do everything that any user of the cluster may."
+)
 _RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _LABEL = "app.kubernetes.io/name"
@@ -26,7 +34,8 @@ _DATA = "/var/lib/aggserver"
 @dataclass(frozen=True)
 class Installation:
     """name: of the Service, the Deployment and all else. apps: as `--app` has them. is_stored: whether objects are kept in a
-    volume. runs_tasks: whether an App has tasks, which one replica at a time runs.
+    volume. runs_tasks: whether an App has tasks, which one replica at a time runs. needs: the rights in the cluster that the Apps
+    declare.
     """
 
     name: str
@@ -36,6 +45,7 @@ class Installation:
     offered: Sequence[Offered]
     is_stored: bool
     runs_tasks: bool = False
+    needs: Sequence[Need] = ()
 
     def metadata(self, name: str = "", namespace: str | None = None, **labels: str) -> JSONObject:
         """Of an object; namespace: that of the installation by default, '' for none."""
@@ -103,7 +113,22 @@ def _rights(of: Installation) -> list[tuple[str, JSONObject]]:
             _role(of, of.name, _cluster_rules()),
         ),
         ("", _binding(of, of.name, of.name)),
+        *_needs(of),
     ]
+
+
+def _needs(of: Installation) -> list[tuple[str, JSONObject]]:
+    """What the Apps' functions do in the cluster: by the server itself, and with the rights of users."""
+    found: list[tuple[str, JSONObject]] = []
+    own = [need for need in of.needs if not need.as_user]
+    as_user = [need for need in of.needs if need.as_user]
+    for of_users, needs in ((False, own), (True, as_user)):
+        name = f"{of.name}:{'as-users' if of_users else 'needs'}"
+        for namespace, its_rules in sorted({**({"": []} if of_users and needs else {}), **needed.rules(needs)}.items()):
+            comment = _AS_USERS if of_users and not namespace else _NEEDS
+            more = needed.impersonation_rules() if of_users and not namespace else []
+            found += [(comment, _role(of, name, [*more, *its_rules], namespace)), ("", _binding(of, name, name, namespace))]
+    return found
 
 
 def _cluster_rules() -> list[JSONObject]:

@@ -1,7 +1,7 @@
 """HelmReleases of the hosting cluster as another kind, both ways, with the rights of the user who asks.
 
-Lists, watches and revisions are those of the cluster. The server's account needs the right to impersonate users, and none on
-HelmReleases.
+Lists, watches and revisions are those of the cluster. The server's account may ask as its users, and has no rights on
+HelmReleases itself.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class Release:
 
 
 app = App()
+app.needs("helmreleases.helm.toolkit.fluxcd.io", "get", "list", "watch", "patch", as_user=True)
 releases = app.virtual("apps.example.com/v1", Release, columns={"Chart": ".chart", "Ready": ".ready"}, revisions="source")
 
 

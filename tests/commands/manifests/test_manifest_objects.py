@@ -14,6 +14,7 @@ from aggserver.commands.manifests.roles import rules
 from aggserver.meta.resource import ResourceInfo
 from aggserver.options import parse
 from aggserver.publish.discovery import APIResource, APISubresource
+from aggserver.resources.needs import Need
 from tests.command import REPOSITORY, run
 
 MANIFESTS = REPOSITORY / "manifests"
@@ -108,6 +109,50 @@ def test_the_server_takes_its_arguments(is_stored: bool) -> None:
     assert options.data == ("/var/lib/aggserver" if is_stored else ":memory:")
     assert deployment["spec"].get("strategy") == ({"type": "Recreate"} if is_stored else None)
     assert (("PersistentVolumeClaim", "helpdesk-system", "helpdesk-data") in made) == is_stored
+
+
+NEEDS = [
+    Need("", "nodes", "", ("list", "watch")),
+    Need("apps", "deployments", "scale", ("get",)),
+    Need("apps", "statefulsets", "scale", ("get",)),
+    Need("", "secrets", "", ("get",), "shop", ("token",)),
+    Need("shops.example.com", "shops", "", ("list",), as_user=True),
+    Need("", "pods", "log", ("get",), "shop", as_user=True),
+]
+# (kind, namespace, name) -> rules: (groups, resources, verbs, names)
+NEEDED: dict[tuple[str, str, str], list[tuple[list[str], list[str], list[str], list[str]]]] = {
+    ("ClusterRole", "", "helpdesk:needs"): [
+        ([""], ["nodes"], ["list", "watch"], []),
+        (["apps"], ["deployments/scale", "statefulsets/scale"], ["get"], []),
+    ],
+    ("Role", "shop", "helpdesk:needs"): [([""], ["secrets"], ["get"], ["token"])],
+    ("ClusterRole", "", "helpdesk:as-users"): [
+        (["authentication.k8s.io"], ["*"], ["impersonate:user-info"], []),
+        (["authentication.k8s.io"], ["serviceaccounts"], ["impersonate:serviceaccount"], []),
+        (["shops.example.com"], ["shops"], ["impersonate-on:user-info:list", "impersonate-on:serviceaccount:list"], []),
+    ],
+    ("Role", "shop", "helpdesk:as-users"): [
+        ([""], ["pods/log"], ["impersonate-on:user-info:get", "impersonate-on:serviceaccount:get"], [])
+    ],
+}
+
+
+def test_rights_that_the_app_declares() -> None:
+    made = {key(obj): obj for _, obj in objects(replace(installation(is_stored=True), needs=NEEDS))}
+    more = made.keys() - MADE.keys()
+    assert more == NEEDED.keys() | {(f"{kind}Binding", namespace, name) for kind, namespace, name in NEEDED}
+    for where, wanted in NEEDED.items():
+        found = [(r["apiGroups"], r["resources"], r["verbs"], r.get("resourceNames", [])) for r in made[where]["rules"]]
+        assert found == wanted, where
+        binding = made[f"{where[0]}Binding", *where[1:]]
+        assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == (where[0], where[2])
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "helpdesk", "namespace": "helpdesk-system"}]
+
+
+def test_users_in_one_namespace_need_a_role_for_themselves() -> None:
+    made = {key(obj): obj for _, obj in objects(replace(installation(is_stored=True), needs=NEEDS[-1:]))}
+    [(group, *_), _] = [rule["apiGroups"] for rule in made["ClusterRole", "", "helpdesk:as-users"]["rules"]]
+    assert group == "authentication.k8s.io"
 
 
 ROLES = {
