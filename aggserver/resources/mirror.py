@@ -96,7 +96,8 @@ class Mirror:
         """Remove the objects that the source does not have. present: the keys that `reading` has found."""
         gone = [key for key in self._digests if key not in present]
         for index, key in enumerate(gone, 1):
-            if key not in reading.touched:
+            if key not in reading.touched and key in self._digests:
+                self._touch(key, reading)
                 self._remove(key)
             if not index % _TURN:
                 await asyncio.sleep(0)
@@ -104,11 +105,15 @@ class Mirror:
     def found(self, reading: Reading, key: str, value: bytes) -> None:
         """An object that `reading` has found, unless it has changed since the reading began."""
         if key not in reading.touched:
+            if self._digests.get(key) != hash(value):
+                self._touch(key, reading)
             self._put(key, value)
 
-    def _touch(self, key: str) -> None:
+    def _touch(self, key: str, own: Reading | None = None) -> None:
+        """What another reading has found may be older than what is put now."""
         for reading in self._readings:
-            reading.touched.add(key)
+            if reading is not own:
+                reading.touched.add(key)
 
     def _put(self, key: str, value: bytes) -> None:
         digest = hash(value)

@@ -405,6 +405,8 @@ class ObjectSource:
             value = await self._write(function, asked, *args)
             if value is None and self.functions.get is not None and not request.dry_run:
                 value = await self._read(self.functions.get, asked, name)
+                if value is None:  # somebody else has deleted it since
+                    raise NotFound
             if value is None:
                 raise TypeError(f"{name_of(function)} returned no object, and there is no get function")
             made = self._encoded(value, request.namespace, is_there=not request.dry_run)

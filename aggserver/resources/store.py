@@ -125,7 +125,6 @@ class SourceCommit(Commit):
         except Conflict as error:
             raise Overtaken(error) from None
         except NotFound:
-            self._store_of_source.is_gone(key)
             raise interface.NotFound(key) from None
 
     async def delete(self, context: Context, obj: StoredObject) -> StoredObject:
@@ -134,7 +133,6 @@ class SourceCommit(Commit):
         except Conflict as error:
             raise Overtaken(error) from None
         except NotFound:
-            self._store_of_source.is_gone(obj.key)
             raise interface.NotFound(obj.key) from None
 
     async def would_delete(self, context: Context, obj: StoredObject) -> StoredObject:
@@ -181,9 +179,6 @@ class SourceStore(Store):
     async def delete_in_source(self, request: Request[Any], obj: StoredObject) -> StoredObject:
         """Returns the object with the resourceVersion of its deletion."""
         raise NotImplementedError
-
-    def is_gone(self, key: str) -> None:
-        """The source has said that there is no such object."""
 
     def _visible(self, context: Context) -> Callable[[StoredObject], bool] | None:
         if self.source.functions.visible is None:
@@ -254,19 +249,35 @@ class MirroredStore(SourceStore):
 
     async def update_in_source(self, request: Request[Any], key: str, obj: JSONObject, old: JSONObject) -> StoredObject:
         with self.mirror.reading() as reading:
-            _, encoded, _ = await self.source.update(request, obj, old)
+            try:
+                _, encoded, _ = await self.source.update(request, obj, old)
+            except NotFound:
+                await self._is_gone(request, reading, key)
+                raise
         return await self._written(request, reading, key, encoded)
 
     async def delete_in_source(self, request: Request[Any], obj: StoredObject) -> StoredObject:
         with self.mirror.reading() as reading:
-            await self.source.delete(request, obj.decoded())
-        if obj.key in reading.touched and await self._found(request, obj.key) is not None:
-            return obj  # made anew by somebody else
-        revision = self.mirror.remove(obj.key)
+            try:
+                await self.source.delete(request, obj.decoded())
+            except NotFound:
+                await self._is_gone(request, reading, obj.key)
+                raise
+        revision = await self._is_gone(request, reading, obj.key)
         return stored.at(obj, revision) if revision else obj
 
-    def is_gone(self, key: str) -> None:
-        self.mirror.remove(key)
+    async def _is_gone(self, request: Request[Any], reading: Reading, key: str) -> int:
+        """The source has said that there is no such object. Returns the revision of its deletion, 0 if there is none.
+
+        What was told meanwhile may be newer: an object that somebody has made anew must not be told of as deleted.
+        """
+        if key not in reading.touched:
+            return self.mirror.remove(key)
+        if self.source.functions.get is not None:
+            await self._found(request, key)
+        else:
+            self.following.refresh_soon()
+        return 0
 
     async def _written(self, request: Request[Any], reading: Reading, key: str, encoded: bytes) -> StoredObject:
         """A written object with its revision. If the object changed meanwhile, by a feed or another client, nobody can say which

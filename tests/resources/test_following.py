@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aggserver import App, Changed, Gone, ListRequest, Metadata, Page, Relist
+from aggserver import App, Changed, Gone, ListRequest, Metadata, NotFound, Page, Relist
 from tests.fakes.clock import settled, until
 from tests.resources.served import ALL, GROUP, PATH, Apps, Rows, Ticket, ticket, ticket_app
 
@@ -430,6 +430,39 @@ async def test_a_feed_that_is_ahead_of_a_write(apps: Apps) -> None:
         assert put.json()["metadata"]["resourceVersion"] != now["metadata"]["resourceVersion"]
         rows.before.clear()
         assert (await apps.client.put(f"{PATH}/a", {**put.json(), "title": "four"})).status == 409
+
+
+@pytest.mark.parametrize("verb", ["delete", "update"])
+async def test_what_is_gone_for_a_write_and_made_anew_meanwhile(apps: Apps, verb: str) -> None:
+    """An object that the source has is never told of as deleted, though a write has not found the one before."""
+    rows = Rows()
+    rows.set("a", title="one", uid="u1")
+    await apps.serve_tickets(rows, **FED)
+    rows.news.put_nowait(Relist())
+    await settled()
+
+    async def replaced() -> None:
+        del rows.rows["default", "a"]
+        rows.before.clear()
+        rows.news.put_nowait(Gone("a", "default"))
+        rows.set("a", title="two", uid="u2")
+        rows.news.put_nowait(Changed(rows.ticket(("default", "a"))))
+        await settled()
+        raise NotFound
+
+    rows.before[verb] = replaced
+    async with apps.client.watch(f"{PATH}?watch=1") as watch:
+        assert _said(await watch.event()) == ("ADDED", "a")
+        write = apps.client.delete(f"{PATH}/a") if verb == "delete" else apps.client.merge(f"{PATH}/a", {"state": "closed"})
+        await write
+        rows.set("last")
+        rows.news.put_nowait(Changed(rows.ticket(("default", "last"))))
+        told = []
+        while not told or told[-1] != ("ADDED", "last"):
+            told.append(_said(await watch.event()))
+    if verb == "delete":
+        assert told == [("DELETED", "a"), ("ADDED", "a"), ("ADDED", "last")]
+    assert ((await apps.client.get(f"{PATH}/a")).json())["metadata"]["uid"] == "u2"
 
 
 # --- feeds ---

@@ -113,3 +113,16 @@ async def test_what_has_not_changed_has_its_revision_still() -> None:
     assert await mirror.revision() == before
     assert len(mirror) == 1
     assert await mirror.count(PREFIX) == 1
+
+
+async def test_of_two_readings_the_later_one_knows_of_the_first() -> None:
+    """What a `get` has read before a poll may be older than what the poll has found: it is read again."""
+    mirror = _mirror()
+    for name in "ab":
+        mirror.put(PREFIX + name, _row(name))
+    with mirror.reading() as of_get, mirror.reading() as of_poll:
+        mirror.found(of_poll, f"{PREFIX}a", _row("a"))  # no change
+        mirror.found(of_poll, f"{PREFIX}c", _row("c"))
+        await mirror.replace(of_poll, {f"{PREFIX}a", f"{PREFIX}c"})
+        assert of_get.touched == {f"{PREFIX}b", f"{PREFIX}c"}
+        assert of_poll.touched == set()

@@ -467,3 +467,19 @@ def test_status_errors_are_one_family() -> None:
     for error in (NotFound(), Forbidden(""), Conflict(), AlreadyExists(), Invalid(), Unavailable("")):
         assert isinstance(error, StatusError)
     assert replace(FieldError("a", "b"), message="c").message == "c"
+
+
+@pytest.mark.parametrize("verb", ["create", "update"])
+async def test_what_was_written_and_is_gone_again(apps: Apps, verb: str) -> None:
+    """A function that leaves it to `get` to tell what it has written, and somebody else who was quicker to delete that."""
+    there = {"a": Ticket(Metadata("a", "default"))} if verb == "update" else {}
+    app: App[None] = App()
+    tickets = app.virtual(f"{GROUP}/v1", Ticket)
+    tickets.list(lambda request: list(there.values()))
+    tickets.get(lambda request, name: there.get(name))
+    tickets.create(lambda request, new: None)
+    tickets.update(lambda request, new, old: there.pop("a") and None)
+    await apps.serve(app)
+    sent = apps.client.post(PATH, ticket("a")) if verb == "create" else apps.client.merge(f"{PATH}/a", {"title": "new"})
+    answer = await sent
+    assert (answer.status, answer.json()["reason"]) == (404, "NotFound")

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
 import threading
+import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,8 @@ from typing import Any
 from aggserver import AlreadyExists, App, Changed, Conflict, Gone, ListRequest, Metadata, NotFound, Page, Relist, Request
 
 DATABASE = "tickets.db"
+# The environment variable with the path of another database.
+PLACE = "TICKETS"
 BEHAVIOUR = "behaviour"
 POLL_SECONDS = 0.2
 
@@ -31,12 +35,22 @@ class Ticket:
 
 
 def database() -> sqlite3.Connection:
-    """The tables, made at first use. A row has the metadata of its object as JSON, and a number that grows with each change."""
-    db = sqlite3.connect(DATABASE, isolation_level=None, timeout=30.0)
+    """The tables, made at first use. A row has the metadata of its object as JSON, a number that grows with each change, and a
+    uid of its own. `log` has all that ever happened to each.
+    """
+    db = sqlite3.connect(os.environ.get(PLACE, DATABASE), isolation_level=None, timeout=30.0)
     db.execute("pragma journal_mode=wal")
+    logged = "namespace text, name text, uid text, version integer, title text, state text"
+    db.execute(f"create table if not exists log (id integer primary key autoincrement, source text, {logged})")
     for table in ("direct", "polled", "fed"):
-        columns = "namespace text, name text, title text, state text, metadata text, version integer"
+        columns = "namespace text, name text, title text, state text, metadata text, version integer, uid text"
         db.execute(f"create table if not exists {table} ({columns}, primary key (namespace, name))")
+        into = "insert into log (source, namespace, name, uid, version, title, state) values"
+        for what in ("insert", "update"):
+            values = f"'{table}', new.namespace, new.name, new.uid, new.version, new.title, new.state"
+            db.execute(f"create trigger if not exists {table}_{what} after {what} on {table} begin {into} ({values}); end")
+        values = f"'{table}', old.namespace, old.name, old.uid, null, null, null"
+        db.execute(f"create trigger if not exists {table}_delete after delete on {table} begin {into} ({values}); end")
     db.execute("create table if not exists changes (id integer primary key autoincrement, namespace text, name text)")
     return db
 
@@ -65,8 +79,8 @@ class Table:
         key = new.metadata.namespace, new.metadata.name
         with database() as db:
             try:
-                values = (*key, new.title, new.state, _kept(new))
-                db.execute(f"insert into {self.name} values (?, ?, ?, ?, ?, 1)", values)
+                values = (*key, new.title, new.state, _kept(new), str(uuid.uuid4()))
+                db.execute(f"insert into {self.name} values (?, ?, ?, ?, ?, 1, ?)", values)
             except sqlite3.IntegrityError:
                 raise AlreadyExists from None
             self._tell(db, *key)
@@ -77,7 +91,11 @@ class Table:
         with database() as db:
             query = f"update {self.name} set title = ?, state = ?, metadata = ?, version = version + 1"
             query += " where (namespace, name, title, state, metadata) = (?, ?, ?, ?, ?)"
-            done = db.execute(query, (new.title, new.state, _kept(new), *key, old.title, old.state, _kept(old)))
+            values: list[object] = [new.title, new.state, _kept(new), *key, old.title, old.state, _kept(old)]
+            if old.metadata.uid:  # as a server has read it
+                query += " and (uid, version) = (?, ?)"
+                values += [old.metadata.uid, old.metadata.generation]
+            done = db.execute(query, values)
             if not done.rowcount:
                 raise Conflict if self.get(*key) else NotFound
             self._tell(db, *key)
@@ -94,12 +112,13 @@ class Table:
 
 
 def _ticket(row: tuple[Any, ...]) -> Ticket:
-    namespace, name, title, state, metadata, _ = row
-    return Ticket(Metadata.from_json({**json.loads(metadata), "name": name, "namespace": namespace}), title, state)
+    namespace, name, title, state, kept, version, uid = row
+    metadata = {**json.loads(kept), "name": name, "namespace": namespace, "uid": uid, "generation": version}
+    return Ticket(Metadata.from_json(metadata), title, state)
 
 
 def _kept(ticket: Ticket) -> str:
-    system = ("name", "namespace", "uid", "resourceVersion")
+    system = ("name", "namespace", "uid", "resourceVersion", "generation")
     return json.dumps({key: value for key, value in ticket.metadata.to_json().items() if key not in system}, sort_keys=True)
 
 
