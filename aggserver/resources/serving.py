@@ -208,7 +208,7 @@ class ServedApp:
 
     async def _check_rights(self, cluster: Cluster) -> None:
         """Return when the server's account has all rights that the App needs; until then, say what is missing."""
-        pauses = _RESTART.pauses()
+        pauses = RESTART.pauses()
         while self._app.needed:
             try:
                 lacking = await rights.missing(cluster, self._app.needed)

@@ -13,7 +13,7 @@ import pytest
 from aggserver.app.aggregated import _lease_name
 from aggserver.cluster.lease import Lease
 from aggserver.resources.app import App
-from aggserver.resources.requests import Changed
+from aggserver.resources.events import Changed
 from aggserver.resources.stored import Stored
 from tests.fakes.clock import SteppedClock, settled, until
 from tests.fakes.cluster import FakeCluster
