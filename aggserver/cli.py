@@ -238,7 +238,7 @@ async def _check_etcd(options: Options) -> str:
     from aggserver.app.stored_values import decode
     from aggserver.storage import etcd_maintenance as maintenance
 
-    storage = await open_storage(options)
+    storage = await open_storage(options, writes=options.repair)
     try:
         if options.repair:
             return await maintenance.repair(storage, decode, _progress, data_folder(options.data))

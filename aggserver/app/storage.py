@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from aggserver.app.errors import StartError
 from aggserver.app.tasks import Task
@@ -14,9 +15,6 @@ from aggserver.storage.interface import Storage, Unavailable
 from aggserver.storage.memory import MemoryStorage
 from aggserver.storage.sqlite import SQLiteStorage
 from aggserver.storage.sqlite_file import FILE_NAME
-
-if TYPE_CHECKING:
-    from aggserver.storage.etcd import EtcdStorage
 
 __all__ = ["IN_MEMORY", "compaction", "data_folder", "files_last", "open_host_etcd", "open_storage"]
 
@@ -45,18 +43,15 @@ def files_last(options: Options) -> bool:
     return options.data != IN_MEMORY and options.sqlite_synchronous != "off"
 
 
-async def open_storage(options: Options) -> Storage:
-    """Opens etcd, the SQLite file in the data folder, or a storage in memory. Raises Unavailable and StartError."""
+async def open_storage(options: Options, *, writes: bool = True) -> Storage:
+    """Opens etcd or kine, the SQLite file in the data folder, or a storage in memory. Raises Unavailable and StartError.
+
+    writes: whether anything will be written, for which kine lets one process at a time.
+    """
     storage: Storage
     if options.storage == "etcd":
-        storage = _etcd("--storage etcd")(
-            options.etcd_servers,
-            options.etcd_prefix,
-            ca_file=options.etcd_cafile,
-            cert_file=options.etcd_certfile,
-            key_file=options.etcd_keyfile,
-        )
-    elif options.data == IN_MEMORY:
+        return await _open_etcd(options, writes)
+    if options.data == IN_MEMORY:
         storage = MemoryStorage()
     else:
         storage = SQLiteStorage(data_folder(options.data) / FILE_NAME, options.sqlite_synchronous)
@@ -64,11 +59,27 @@ async def open_storage(options: Options) -> Storage:
     return storage
 
 
+async def _open_etcd(options: Options, writes: bool) -> Storage:
+    with _needed_for("--storage etcd"):
+        from aggserver.storage.etcd import EtcdStorage, IsKine
+        from aggserver.storage.kine import KineStorage
+    files = {"ca_file": options.etcd_cafile, "cert_file": options.etcd_certfile, "key_file": options.etcd_keyfile}
+    storage: Storage = EtcdStorage(options.etcd_servers, options.etcd_prefix, **files)
+    try:
+        await storage.start()
+    except IsKine:
+        storage = KineStorage(options.etcd_servers, options.etcd_prefix, **files, writes=writes)
+        await storage.start()
+    return storage
+
+
 async def open_host_etcd(options: Options) -> Storage | None:
     """Opens the etcd of --host-etcd-servers, which is the cluster's own; None without that option. Raises Unavailable."""
     if not options.host_etcd_servers:
         return None
-    etcd = _etcd("--host-etcd-servers")(
+    with _needed_for("--host-etcd-servers"):
+        from aggserver.storage.etcd import EtcdStorage, IsKine
+    storage = EtcdStorage(
         options.host_etcd_servers,
         options.host_etcd_prefix,
         ca_file=options.host_etcd_cafile,
@@ -76,20 +87,25 @@ async def open_host_etcd(options: Options) -> Storage | None:
         key_file=options.host_etcd_keyfile,
     )
     try:
-        await etcd.start()
+        await storage.start()
+    except IsKine as error:
+        raise Unavailable(
+            f"--host-etcd-servers: {error}. Kine does not tell all writes of a cluster in order, so objects are not moved through "
+            "it: leave the option out, and they are moved through the cluster's API"
+        ) from error
     except Unavailable as error:
         # The client's errors name the options --etcd-..., whichever etcd it connects to.
         raise Unavailable(str(error).replace("--etcd-", "--host-etcd-")) from error
-    return etcd
+    return storage
 
 
-def _etcd(flag: str) -> type[EtcdStorage]:
+@contextmanager
+def _needed_for(flag: str) -> Iterator[None]:
+    """Around the imports of etcd's client, whose library is optional and slow to import. Raises Unavailable without it."""
     try:
-        # Imported only here: its library is optional and slow to import.
-        from aggserver.storage.etcd import EtcdStorage
+        yield
     except ModuleNotFoundError as error:
         raise Unavailable(f"{flag} needs {error.name}: pip install 'aggserver[etcd]'") from error
-    return EtcdStorage
 
 
 def compaction(storage: Storage, options: Options) -> list[Task]:

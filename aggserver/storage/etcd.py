@@ -19,7 +19,7 @@ from pathlib import Path
 
 from aggserver.storage import etcd_wire as wire
 from aggserver.storage import jumps
-from aggserver.storage.etcd_client import LONG_READ, READ, Client, OutOfRange
+from aggserver.storage.etcd_client import LONG_READ, READ, WRITE, Client, OutOfRange
 from aggserver.storage.etcd_watch import EtcdSubscription, EtcdWatch
 from aggserver.storage.interface import (
     Compacted,
@@ -39,7 +39,7 @@ from aggserver.storage.interface import (
 )
 from aggserver.storage.keys import prefix_end
 
-__all__ = ["EtcdStorage"]
+__all__ = ["EtcdStorage", "IsKine", "check_version", "found_in"]
 
 PAGE = 1000  # keys read at once: a few MB
 START = 10.0  # seconds to wait for etcd at start
@@ -54,10 +54,15 @@ COMPACTION_PATIENCE, COMPACTION_LOOK = 1200.0, 5.0
 TURN = b"compact_rev_key"
 
 _RANGE = "/etcdserverpb.KV/Range"
+_PUT = "/etcdserverpb.KV/Put"
 _TXN = "/etcdserverpb.KV/Txn"
 _COMPACT = "/etcdserverpb.KV/Compact"
 _WATCH = "/etcdserverpb.Watch/Watch"
 _STATUS = "/etcdserverpb.Maintenance/Status"
+
+
+class IsKine(Unavailable):
+    """Kine answers in etcd's place, for which there is `kine.KineStorage`."""
 
 
 class EtcdStorage:
@@ -86,22 +91,30 @@ class EtcdStorage:
         self._probing: asyncio.Task[None] | None = None
         self._asking: asyncio.Task[int] | None = None
         self._next: asyncio.Task[int] | None = None
-        self._writing: set[asyncio.Task[bytes]] = set()
+        self._writing: set[asyncio.Task[tuple[int, KeyValue | None]]] = set()
         self._newest = 0  # the newest revision in etcd's answers
         self._turns = 0  # the version of TURN that this server last saw
         self._trouble: str | None = None
 
+    _advance_at_once = ADVANCE_AT_ONCE
+
     # Connection
 
     async def start(self) -> None:
+        """As `Storage.start`. Raises IsKine where that answers."""
         self._client = Client(self._servers, **self._files, sleep=self._sleep)
         try:
-            _check_version(wire.status_version(await self._client.read(_STATUS, b"", patience=START)))
+            self._check(wire.status(await self._client.read(_STATUS, b"", patience=START)))
             await self.revision()
         except BaseException:
             await self.close()
             raise
         self._probing = asyncio.create_task(self._probe())
+
+    def _check(self, status: wire.Status) -> None:
+        if not status.member:
+            raise IsKine(f"{self._servers[0]} is kine, and not etcd")
+        check_version(status.version)
 
     async def close(self) -> None:
         client, self._client = self._client, None
@@ -152,7 +165,10 @@ class EtcdStorage:
         return (await self._range(wire.range_request(self._key("/"), count_only=True))).revision
 
     async def get(self, key: str) -> KeyValue | None:
-        items = (await self._range(wire.range_request(self._key(key)))).items
+        return await self._get(key)
+
+    async def _get(self, key: str, revision: int = 0) -> KeyValue | None:
+        items = (await self._range(wire.range_request(self._key(key), revision=revision))).items
         return items[0] if items else None
 
     async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
@@ -211,24 +227,36 @@ class EtcdStorage:
         self, key: str, expected: int, operation: bytes, guard: Precondition | None = None
     ) -> tuple[int, KeyValue | None]:
         """(the write's revision, None), or (0, the key's state) if its revision is not `expected`. Raises PreconditionFailed."""
+        # In a task of its own, so that `settle` can wait for the write even if the caller was cancelled.
+        task = asyncio.create_task(self._transact(key, expected, operation, guard))
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+        return await asyncio.shield(task)
+
+    async def _transact(
+        self, key: str, expected: int, operation: bytes, guard: Precondition | None
+    ) -> tuple[int, KeyValue | None]:
+        """As `_write`, which runs it in a task."""
+        answer = await self._txn(key, expected, operation, guard)
+        if answer.succeeded:
+            return answer.revision, None
+        found = found_in(answer)
+        if guard is not None and expected == (found.revision if found is not None else 0):
+            raise PreconditionFailed(guard.key)  # the comparison of the key can't have failed
+        return 0, found
+
+    async def _txn(
+        self, key: str, expected: int, operation: bytes, guard: Precondition | None = None, seconds: float = WRITE
+    ) -> wire.TxnAnswer:
+        """Run `operation` if the key is at `expected`, and that of the guard at its revision; else read the key."""
         raw = self._key(key)
         compares = wire.compare(raw, wire.MOD, expected)
         if guard is not None:
             compares += wire.compare(self._key(guard.key), wire.MOD, guard.revision)
         request = wire.txn_request(compares, operation, wire.range_op(raw))
-        # In a task of its own, so that `settle` can wait for the write even if the caller was cancelled.
-        task = asyncio.create_task(self._opened().write(_TXN, request))
-        self._writing.add(task)
-        task.add_done_callback(self._writing.discard)
-        answer = wire.txn_answer(await asyncio.shield(task), self._skip)
+        answer = wire.txn_answer(await self._opened().write(_TXN, request, seconds), self._skip)
         self._newest = max(self._newest, answer.revision)
-        if answer.succeeded:
-            return answer.revision, None
-        assert answer.found is not None
-        found = answer.found.items[0] if answer.found.items else None
-        if guard is not None and expected == (found.revision if found is not None else 0):
-            raise PreconditionFailed(guard.key)  # the comparison of the key can't have failed
-        return 0, found
+        return answer
 
     async def settle(self) -> None:
         self._opened()
@@ -257,8 +285,6 @@ class EtcdStorage:
         return now
 
     async def _write_up_to(self, revision: int, now: int) -> None:
-        request = wire.txn_request(b"", wire.put_op(self._key(jumps.KEY), b"{}"), b"")
-        client = self._opened()
         while now < revision:
             due = iter(range(revision - now))
 
@@ -266,19 +292,22 @@ class EtcdStorage:
                 for _ in due:
                     if self._newest >= revision:  # other servers have written meanwhile
                         return
-                    answer = wire.txn_answer(await client.write(_TXN, request), self._skip)
-                    self._newest = max(self._newest, answer.revision)
+                    await self._advance_by_one()
 
             failure: Exception | None = None
             try:
                 async with asyncio.TaskGroup() as group:
-                    for _ in range(min(ADVANCE_AT_ONCE, revision - now)):
+                    for _ in range(min(self._advance_at_once, revision - now)):
                         group.create_task(write())
             except* StorageError as failures:
                 failure = failures.exceptions[0]
             if failure is not None:  # not raised within `except*`, as in registry/remover.py
                 raise failure from None
             now = self._newest
+
+    async def _advance_by_one(self) -> None:
+        request = wire.put_request(self._key(jumps.KEY), b"{}")
+        self._newest = max(self._newest, wire.put_answer(await self._opened().write(_PUT, request)))
 
     # Watching
 
@@ -299,10 +328,17 @@ class EtcdStorage:
         finally:
             watch.close()
         found = [event for event in found if event.revision <= upto][:limit]
-        for event in found:
+        for number, event in enumerate(found):
             if event.previous is None and (event.value is None or event.create_revision != event.revision):
-                raise Compacted(after, await self._oldest())
+                previous = await self._replaced(event)
+                if previous is None:
+                    raise Compacted(after, await self._oldest())
+                found[number] = event._replace(previous=previous)
         return found
+
+    async def _replaced(self, event: Event) -> KeyValue | None:
+        """What a write replaced, where the watch has not told: in etcd that has been compacted."""
+        return None
 
     async def _open_watch(self, prefix: str, after: int, *, previous: bool = False) -> EtcdWatch:
         key, end = self._key(prefix), self._key(prefix_end(prefix))
@@ -361,7 +397,12 @@ class EtcdStorage:
         return (self._prefix + key).encode()
 
 
-def _check_version(version: str) -> None:
+def found_in(answer: wire.TxnAnswer) -> KeyValue | None:
+    """The state of the key, which a transaction reads when its comparisons fail."""
+    return answer.found.items[0] if answer.found is not None and answer.found.items else None
+
+
+def check_version(version: str) -> None:
     """Reject versions that may report a watch's progress before its events. Raises Unavailable."""
     found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
     if found is None:

@@ -24,7 +24,7 @@ import grpc.aio
 from aggserver.storage.interface import StorageError, TooLarge, Unavailable
 from aggserver.storage.losses import is_own
 
-__all__ = ["Client", "GRPCStream", "OutOfRange"]
+__all__ = ["LONG_READ", "READ", "WRITE", "Client", "GRPCStream", "OutOfRange"]
 
 PATIENCE = 5.0  # seconds that a read is retried: a leader election takes one or two
 PAUSE = 0.05  # seconds between attempts
@@ -71,7 +71,7 @@ class _MemberFailed(Unavailable):
 
 
 class Client:
-    """servers: URLs of the members, http or https. The files are PEM and read once: CAs, and the client's certificate and key.
+    """servers: URLs of the members, http, https, unix or unixs. The files are PEM and read once: CAs, and the client's certificate and key.
 
     Raises Unavailable for an invalid URL or file. Must be created on the event loop that uses it.
     """
@@ -113,11 +113,11 @@ class Client:
                     raise
             await self._sleep(PAUSE)
 
-    async def write(self, method: str, request: bytes) -> bytes:
+    async def write(self, method: str, request: bytes, seconds: float = WRITE) -> bytes:
         """The response to a call that is never retried. Raises Unavailable, OutOfRange, TooLarge."""
         member = await self._connected()
         try:
-            return await member.call(method, request, WRITE)
+            return await member.call(method, request, seconds)
         except _MemberFailed as error:
             self._leave(member, error)
             raise
@@ -150,14 +150,19 @@ class Client:
 class _Member:
     def __init__(self, url: str, credentials: grpc.ChannelCredentials) -> None:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/"):
-            raise Unavailable(f"{url!r} is not the URL of an etcd member: it must have the form https://host:2379")
+        if parts.scheme in ("unix", "unixs") and not parts.netloc and parts.path.strip("/"):
+            target = f"unix:{parts.path}"
+        elif parts.scheme in ("http", "https") and parts.netloc and not parts.path.strip("/"):
+            target = parts.netloc
+        else:
+            forms = "https://host:2379, or unix:///path for kine's socket"
+            raise Unavailable(f"{url!r} is not the URL of an etcd member: it must have the form {forms}")
         self.url = url
         self.streams: set[GRPCStream] = set()
         self.channel = (
-            grpc.aio.secure_channel(parts.netloc, credentials, _CHANNEL_OPTIONS)
-            if parts.scheme == "https"
-            else grpc.aio.insecure_channel(parts.netloc, _CHANNEL_OPTIONS)
+            grpc.aio.secure_channel(target, credentials, _CHANNEL_OPTIONS)
+            if parts.scheme in ("https", "unixs")
+            else grpc.aio.insecure_channel(target, _CHANNEL_OPTIONS)
         )
         self._calls: dict[str, grpc.aio.UnaryUnaryMultiCallable] = {}
 

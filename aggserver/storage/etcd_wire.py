@@ -21,16 +21,19 @@ __all__ = [
     "PROGRESS",
     "VERSION",
     "RangeAnswer",
+    "Status",
     "TxnAnswer",
     "WatchAnswer",
     "compaction_request",
     "compare",
     "delete_op",
+    "put_answer",
     "put_op",
+    "put_request",
     "range_answer",
     "range_op",
     "range_request",
-    "status_version",
+    "status",
     "txn_answer",
     "txn_request",
     "watch_answer",
@@ -52,8 +55,12 @@ def range_op(key: bytes) -> bytes:
     return _bytes(1, range_request(key))
 
 
+def put_request(key: bytes, value: bytes) -> bytes:
+    return _bytes(1, key) + _bytes(2, value)
+
+
 def put_op(key: bytes, value: bytes) -> bytes:
-    return _bytes(2, _bytes(1, key) + _bytes(2, value))
+    return _bytes(2, put_request(key, value))
 
 
 def delete_op(key: bytes) -> bytes:
@@ -77,8 +84,12 @@ def compaction_request(revision: int) -> bytes:
 
 
 def watch_request(key: bytes, end: bytes, start_revision: int, *, previous: bool) -> bytes:
-    """A WatchRequest that creates a watch. Large responses may come in fragments, because the size of a message is limited."""
-    create = _bytes(1, key) + _bytes(2, end) + _number(3, start_revision) + _number(6, previous) + _number(8, True)
+    """A WatchRequest that creates a watch. Large responses may come in fragments, because the size of a message is limited.
+
+    It has progress_notify, as kube-apiserver's: kine answers progress requests only on watches that have it.
+    """
+    create = _bytes(1, key) + _bytes(2, end) + _number(3, start_revision)
+    create += _number(4, True) + _number(6, previous) + _number(8, True)
     return _bytes(1, create)
 
 
@@ -94,11 +105,22 @@ class RangeAnswer:
 
 
 class TxnAnswer(NamedTuple):
-    """A TxnResponse. `found` is the result of the `range_op` in the branch that was run, None if the branch had none."""
+    """A TxnResponse. `found` is the result of the `range_op` in the branch that was run, None if the branch had none.
+
+    deleted: how many keys its `delete_op` has deleted, None if it had none.
+    """
 
     revision: int
     succeeded: bool
     found: RangeAnswer | None
+    deleted: int | None
+
+
+class Status(NamedTuple):
+    """A StatusResponse. version: such as 3.6.8. member: the id of the member that answers, 0 from kine, which has no members."""
+
+    version: str
+    member: int
 
 
 @dataclass(slots=True)
@@ -156,7 +178,7 @@ def _range_answer(data: bytes, at: int, end: int, skip: int) -> RangeAnswer:
 
 @_answer
 def txn_answer(data: bytes, skip: int) -> TxnAnswer:
-    revision, succeeded, found = 0, False, None
+    revision, succeeded, found, deleted = 0, False, None, None
     for field, value, stop in fields(data):
         if field == 1:
             revision = _revision(data, value, stop)
@@ -166,7 +188,9 @@ def txn_answer(data: bytes, skip: int) -> TxnAnswer:
             for kind, start, inner in fields(data, value, stop):
                 if kind == 1:  # ResponseOp.response_range
                     found = _range_answer(data, start, inner, skip)
-    return TxnAnswer(revision, succeeded, found)
+                elif kind == 3:  # ResponseOp.response_delete_range
+                    deleted = next((number for field, number, _ in fields(data, start, inner) if field == 2), 0)
+    return TxnAnswer(revision, succeeded, found, deleted)
 
 
 @_answer
@@ -191,9 +215,20 @@ def watch_answer(data: bytes, skip: int) -> WatchAnswer:
 
 
 @_answer
-def status_version(data: bytes) -> str:
-    """StatusResponse.version, such as 3.6.8."""
-    return next((data[value:stop].decode() for field, value, stop in fields(data) if field == 2), "")
+def put_answer(data: bytes) -> int:
+    """The revision in a PutResponse."""
+    return next((_revision(data, value, stop) for field, value, stop in fields(data) if field == 1), 0)
+
+
+@_answer
+def status(data: bytes) -> Status:
+    version, member = "", 0
+    for field, value, stop in fields(data):
+        if field == 1:  # ResponseHeader.member_id
+            member = next((number for inner, number, _ in fields(data, value, stop) if inner == 2), 0)
+        elif field == 2:
+            version = data[value:stop].decode()
+    return Status(version, member)
 
 
 def _event(data: bytes, at: int, end: int, skip: int) -> Event:

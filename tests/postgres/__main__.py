@@ -1,4 +1,5 @@
-"""`python -m tests.postgres`: the example with PostgreSQL. Root on Debian gets the database's packages where they are missing.
+"""`python -m tests.postgres`: the example with PostgreSQL, and `--storage etcd` on kine over it. Root on Debian gets the database's
+packages where they are missing.
 
 asyncpg, which only the example needs, is installed into a folder of the cache, and not beside aggserver. Arguments go to pytest.
 """
@@ -16,6 +17,7 @@ from tests.packages import PackagesError, installed
 from tests.postgres.database import EXAMPLE, DatabaseError, install
 
 REPOSITORY = Path(__file__).parents[2]
+TESTS = ("tests/postgres/postgres_example.py", "tests/postgres/kine_on_postgres.py")
 REQUIREMENTS = EXAMPLE / "requirements.txt"
 
 
@@ -28,7 +30,7 @@ def main(arguments: list[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (REPOSITORY, library, EXAMPLE)))}
-    command = [sys.executable, "-m", "pytest", "-q", "tests/postgres/postgres_example.py", *arguments]
+    command = [sys.executable, "-m", "pytest", "-q", *TESTS, *arguments]
     return subprocess.run(command, cwd=REPOSITORY, env=environment, check=False).returncode
 
 

@@ -81,7 +81,7 @@ class FakeEtcd:
         return grpc.unary_unary_rpc_method_handler(handle)
 
     async def _status(self, request: bytes, context: Any) -> bytes:
-        return content(2, b"3.6.8")
+        return content(1, number(2, 1)) + content(2, b"3.6.8")
 
     async def _range(self, request: bytes, context: Any) -> bytes:
         return header(self.revision)

@@ -63,7 +63,7 @@ def test_a_range() -> None:
 
 
 def test_a_transaction() -> None:
-    assert wire.txn_answer(HEADER + b"\x10\x01" + field(3, field(2, HEADER)), 0) == wire.TxnAnswer(300, True, None)
+    assert wire.txn_answer(HEADER + b"\x10\x01" + field(3, field(2, HEADER)), 0) == wire.TxnAnswer(300, True, None, None)
     refused = wire.txn_answer(HEADER + field(3, field(1, field(2, KV) + b"\x20\x01")), len("/r"))
     assert (refused.revision, refused.succeeded) == (300, False)
     assert refused.found == wire.RangeAnswer(0, [KeyValue("/a", b"{}", 5, 300)], False, 1, 3)
