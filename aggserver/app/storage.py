@@ -63,12 +63,24 @@ async def _open_etcd(options: Options, writes: bool) -> Storage:
     with _needed_for("--storage etcd"):
         from aggserver.storage.etcd import EtcdStorage, IsKine
         from aggserver.storage.kine import KineStorage
-    files = {"ca_file": options.etcd_cafile, "cert_file": options.etcd_certfile, "key_file": options.etcd_keyfile}
-    storage: Storage = EtcdStorage(options.etcd_servers, options.etcd_prefix, **files)
+    storage: Storage = EtcdStorage(
+        options.etcd_servers,
+        options.etcd_prefix,
+        ca_file=options.etcd_cafile,
+        cert_file=options.etcd_certfile,
+        key_file=options.etcd_keyfile,
+    )
     try:
         await storage.start()
     except IsKine:
-        storage = KineStorage(options.etcd_servers, options.etcd_prefix, **files, writes=writes)
+        storage = KineStorage(
+            options.etcd_servers,
+            options.etcd_prefix,
+            ca_file=options.etcd_cafile,
+            cert_file=options.etcd_certfile,
+            key_file=options.etcd_keyfile,
+            writes=writes,
+        )
         await storage.start()
     return storage
 
@@ -90,8 +102,8 @@ async def open_host_etcd(options: Options) -> Storage | None:
         await storage.start()
     except IsKine as error:
         raise Unavailable(
-            f"--host-etcd-servers: {error}. Kine does not tell all writes of a cluster in order, so objects are not moved through "
-            "it: leave the option out, and they are moved through the cluster's API"
+            f"--host-etcd-servers: {error}. Kine does not tell all writes of a cluster in order, so no objects are moved by it: "
+            "leave the option out, and they are moved through the cluster's API"
         ) from error
     except Unavailable as error:
         # The client's errors name the options --etcd-..., whichever etcd it connects to.

@@ -71,7 +71,9 @@ class _MemberFailed(Unavailable):
 
 
 class Client:
-    """servers: URLs of the members, http, https, unix or unixs. The files are PEM and read once: CAs, and the client's certificate and key.
+    """servers: URLs of the members, http, https, unix or unixs.
+
+    The files are PEM and read once: CAs, and the client's certificate and key.
 
     Raises Unavailable for an invalid URL or file. Must be created on the event loop that uses it.
     """

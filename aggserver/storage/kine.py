@@ -120,7 +120,7 @@ class KineStorage(EtcdStorage):
     # The hold
 
     async def _take(self) -> None:
-        """Take the hold, if nobody has it, or its owner has not renewed it for LAPSE. Raises Unavailable if another server does."""
+        """Take the hold, if nobody has it, or nobody has renewed it for LAPSE. Raises Unavailable if another server does."""
         seen = await self.get(HOLDER)
         since = self._clock()
         while seen is not None and self._clock() - since < LAPSE:
@@ -128,8 +128,8 @@ class KineStorage(EtcdStorage):
             now = await self.get(HOLDER)
             if now is not None and now.revision != seen.revision:
                 raise Unavailable(
-                    f"another server uses the store in kine ({_name(now)}). Kine has no transactions over two keys, so one server "
-                    "at a time can use it: stop the other one, or use etcd for several servers"
+                    f"another server uses the store in kine ({_name(now)}). Kine has no transactions over two keys, so one "
+                    "server at a time can use it: stop the other one, or use etcd for several servers"
                 )
             seen = now
         if not await self._hold(seen.revision if seen is not None else 0):

@@ -1,4 +1,4 @@
-"""`--storage etcd` on kine over SQLite: the contract of stores, what kine's database refuses, and that one server at a time writes.
+"""`--storage etcd` on kine over SQLite: the contract of stores, what kine's database refuses, and the hold of one server.
 
 `make postgres` runs the contract over PostgreSQL.
 """
@@ -47,10 +47,14 @@ async def test_a_write_that_the_database_refuses_is_not_acknowledged(tmp_path: P
     with Kine(build(os.environ, print), tmp_path, most_pages=400) as full:
         async with opened(full.url) as store:
             kept = {}
-            with pytest.raises(Unavailable, match="kine's database did not take a new key"):
+
+            async def fill() -> None:
                 for number in range(1000):
                     key = f"{PODS}default/{number:04}"
                     kept[key] = await store.create(key, bytes(64 << 10))
+
+            with pytest.raises(Unavailable, match="kine's database did not take a new key"):
+                await fill()
             with pytest.raises(Unavailable, match="kine's database did not take a write"):
                 await store.update(key := min(kept), bytes(64 << 10), kept[key])
             with pytest.raises(KeyExists):
@@ -65,7 +69,7 @@ async def test_of_two_servers_one_starts(running: Kine, monkeypatch: pytest.Monk
     first, second = (KineStorage([running.url], prefix) for _ in range(2))
     await first.start()
     try:
-        with pytest.raises(Unavailable, match="another server uses the store in kine .* so one server at a time"):
+        with pytest.raises(Unavailable, match=r"another server uses the store in kine .* so one server at a time"):
             await second.start()
         reader = KineStorage([running.url], prefix, writes=False)
         await reader.start()

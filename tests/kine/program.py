@@ -60,9 +60,7 @@ class Kine:
     (of 4 KiB; 0: any number). socket: whether it listens at a Unix socket, as that of k3s, in place of a port.
     """
 
-    def __init__(
-        self, program: Path, folder: Path, *, database: str = "", socket: bool = False, most_pages: int = 0
-    ) -> None:
+    def __init__(self, program: Path, folder: Path, *, database: str = "", socket: bool = False, most_pages: int = 0) -> None:
         self._program = program
         self._folder = folder
         settings = "_journal_mode=WAL&_busy_timeout=30000&_synchronous=OFF&_txlock=immediate"  # kine's own, but for the sync

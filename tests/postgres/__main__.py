@@ -1,5 +1,6 @@
-"""`python -m tests.postgres`: the example with PostgreSQL, and `--storage etcd` on kine over it. Root on Debian gets the database's
-packages where they are missing.
+"""`python -m tests.postgres`: the example with PostgreSQL, and `--storage etcd` on kine over it.
+
+Root on Debian gets the database's packages where they are missing.
 
 asyncpg, which only the example needs, is installed into a folder of the cache, and not beside aggserver. Arguments go to pytest.
 """

@@ -297,9 +297,9 @@ async def test_concurrent_questions_for_the_revision_share_queries(store: EtcdSt
 def test_versions_whose_progress_is_not_to_be_trusted(version: str, refused: bool) -> None:
     if refused:
         with pytest.raises(Unavailable, match="or newer is required"):
-            etcd._check_version(version)
+            etcd.check_version(version)
     else:
-        etcd._check_version(version)
+        etcd.check_version(version)
 
 
 @pytest.mark.parametrize("url", ["localhost:2379", "ftp://localhost", "https://", "http://localhost:2379/path"])

@@ -46,7 +46,7 @@ def field(number: int, content: bytes) -> bytes:
         pytest.param(wire.compaction_request(300), b"\x08\xac\x02", id="compaction"),
         pytest.param(
             wire.watch_request(b"/a/", b"/a0", 300, previous=True),
-            b"\x0a\x11\x0a\x03/a/\x12\x03/a0\x18\xac\x02\x30\x01\x40\x01",
+            b"\x0a\x13\x0a\x03/a/\x12\x03/a0\x18\xac\x02\x20\x01\x30\x01\x40\x01",
             id="watch",
         ),
         pytest.param(wire.PROGRESS, field(3, b""), id="progress"),
@@ -64,6 +64,8 @@ def test_a_range() -> None:
 
 def test_a_transaction() -> None:
     assert wire.txn_answer(HEADER + b"\x10\x01" + field(3, field(2, HEADER)), 0) == wire.TxnAnswer(300, True, None, None)
+    for deletion, deleted in ((b"", 0), (b"\x10\x01", 1)):
+        assert wire.txn_answer(HEADER + field(3, field(3, field(1, b"") + deletion)), 0).deleted == deleted
     refused = wire.txn_answer(HEADER + field(3, field(1, field(2, KV) + b"\x20\x01")), len("/r"))
     assert (refused.revision, refused.succeeded) == (300, False)
     assert refused.found == wire.RangeAnswer(0, [KeyValue("/a", b"{}", 5, 300)], False, 1, 3)
@@ -88,8 +90,14 @@ def test_what_is_not_known_is_skipped() -> None:
     assert wire.range_answer(unknown + HEADER + unknown, 0).revision == 300
 
 
-def test_a_version() -> None:
-    assert wire.status_version(HEADER + field(2, b"3.6.8")) == "3.6.8"
+def test_a_status() -> None:
+    member = field(1, b"\x08\x05\x10\xac\x02\x18\x07")
+    assert wire.status(member + field(2, b"3.6.8")) == wire.Status("3.6.8", 300)
+    assert wire.status(field(1, b"") + field(2, b"3.6.11")) == wire.Status("3.6.11", 0)
+
+
+def test_a_put() -> None:
+    assert wire.put_answer(HEADER) == 300
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,14 @@ ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 AUTHENTICATION = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 
+# The label of a node of k3s or RKE2 that runs etcd.
+ETCD_NODES = "node-role.kubernetes.io/etcd=true"
+IN_KINE = (
+    "the cluster is k3s, and no node runs etcd: unless it was given an etcd by --datastore-endpoint, its objects are in kine. "
+    "Adoption works through the API. --host-etcd-servers can't name kine, so what was changed here goes back only with "
+    "--through-api: objects that were created here get a new uid"
+)
+
 SAMPLE = 100  # objects of each definition that are read
 PAGE = 500
 AT_ONCE = 8
@@ -145,7 +153,7 @@ class Adopt:
             samples=await self._samples(wanted, facts.crds),
             denied=denied,
             obstacles=obstacles,
-            notes=[*unread, *notes, *unknown],
+            notes=[*unread, *notes, *unknown, *await self._store()],
         )
         found = plan(facts, wanted, self._options.max_object_bytes)
         self._print(found, report.plan_text(found))
@@ -208,6 +216,16 @@ class Adopt:
         endpoints = [each for item in found.get("items") or () for each in item.get("endpoints") or ()]
         return any((each.get("conditions") or {}).get("ready") is not False for each in endpoints)
 
+    async def _store(self) -> list[str]:
+        """A note if the cluster's objects are in kine, as far as its API shows that."""
+        try:
+            version = str((await self._cluster.request("GET", "/version")).get("gitVersion"))
+            if "+k3s" not in version or await self._list("/api/v1/nodes", {"labelSelector": ETCD_NODES}):
+                return []
+        except ClusterError as error:
+            return [f"whether the cluster's objects are in etcd is not known: {error}"]
+        return [IN_KINE]
+
     async def _denied(self, needed: Sequence[HostAccess]) -> tuple[list[HostAccess], list[str]]:
         """The access that the server's service account lacks, and a note if the host can't be asked."""
         user = f"system:serviceaccount:{self._namespace}:{self._options.service_account}"
@@ -263,8 +281,9 @@ class Adopt:
             await self._sleep(holder.SURE_SECONDS)
             trouble = await server.look()
         shown = holder.shown(server.lease, trouble)
-        found = {"definitions": entries, "leftOut": left_out, "server": shown}
-        self._print(found, report.status_text(entries, left_out, shown))
+        notes = await self._store()
+        found = {"definitions": entries, "leftOut": left_out, "server": shown, "notes": notes}
+        self._print(found, report.status_text(entries, left_out, shown, notes))
         return True
 
     async def _entries(self) -> tuple[dict[str, JSONObject], int]:

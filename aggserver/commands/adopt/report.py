@@ -27,10 +27,11 @@ def plan_text(found: JSONMapping) -> str:
     return "\n".join([*lines, *(f"note: {each}" for each in found["notes"])])
 
 
-def status_text(entries: Mapping[str, JSONMapping], left_out: int, server: JSONMapping) -> str:
+def status_text(entries: Mapping[str, JSONMapping], left_out: int, server: JSONMapping, notes: Sequence[str]) -> str:
     """The status as a table. server: as `holder.shown` returns it."""
     who = server["problem"] or f"moved by {server['holder']}"
-    return "\n".join([_entries_text(entries, left_out), *([who] if entries or server["problem"] else [])])
+    shown = [_entries_text(entries, left_out), *([who] if entries or server["problem"] else [])]
+    return "\n".join([*shown, *(f"note: {each}" for each in notes)])
 
 
 def _entries_text(entries: Mapping[str, JSONMapping], left_out: int) -> str:

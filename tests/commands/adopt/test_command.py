@@ -67,6 +67,7 @@ async def host(*, allowed: Callable[[dict[str, Any]], bool] = lambda attributes:
     # As lists of kube-apiserver have their items.
     await cluster.put(DEFINITIONS, {key: value for key, value in crd().items() if key not in ("apiVersion", "kind")})
     cluster.on("GET", AUTHENTICATION, lambda body: {"data": {"requestheader-client-ca-file": "PEM"}})
+    cluster.on("GET", "/version", lambda body: {"gitVersion": "v1.36.0"})
     cluster.on("POST", REVIEWS, lambda body: {"status": {"allowed": allowed(body["spec"]["resourceAttributes"])}})
     await cluster.put("/api/v1/namespaces/ns/services", {"metadata": {"name": "aggserver"}, "spec": {"ports": [{"port": 443}]}})
     endpoints = {"metadata": {"name": "e", "labels": {"kubernetes.io/service-name": "aggserver"}}, "endpoints": [{}]}
@@ -100,6 +101,19 @@ async def test_plan_misses_the_service_and_the_client_certificate() -> None:
     assert not await said.adopt.run()
     assert "no client certificate" in said.lines[0]
     assert "the Service ns/aggserver" in said.lines[0]
+
+
+@pytest.mark.parametrize("command", ["plan", "status"])
+async def test_a_cluster_in_kine_is_told(command: str) -> None:
+    cluster = await host()
+    cluster.on("GET", "/version", lambda body: {"gitVersion": "v1.36.0+k3s1"})
+    said = Said(cluster, command)
+    assert await said.adopt.run()
+    assert "note: the cluster is k3s, and no node runs etcd" in said.lines[0]
+    await cluster.put("/api/v1/nodes", {"metadata": {"name": "n", "labels": {"node-role.kubernetes.io/etcd": "true"}}})
+    etcd = Said(cluster, command)
+    assert await etcd.adopt.run()
+    assert "kine" not in etcd.lines[0]
 
 
 async def test_plan_misses_endpoints() -> None:
