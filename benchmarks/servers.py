@@ -164,6 +164,11 @@ class Aggserver:
     def filled(self) -> None:
         return None
 
+    @property
+    def pid(self) -> int:
+        """Of aggserver itself."""
+        return self._processes[-1].pid
+
     def usage(self) -> dict[str, Usage]:
         return {process.name: usage(process.pid) for process in self._processes}
 

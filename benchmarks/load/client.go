@@ -30,8 +30,9 @@ const (
 )
 
 // client holds one transport for each connection: Go's transport shares one HTTP/2 connection for each host until its streams run out.
+// bases are the servers: the connections take turns at them, as a Service does.
 type client struct {
-	base       string
+	bases      []string
 	collection string
 	transports []*http.Transport
 }
@@ -42,7 +43,7 @@ func newClient(s *settings) (*client, error) {
 		return nil, err
 	}
 	c := &client{
-		base:       strings.TrimSuffix(s.server, "/"),
+		bases:      strings.Split(s.server, ","),
 		collection: collection(s.namespace, s.version),
 	}
 	count := s.connections
@@ -146,7 +147,8 @@ func (c *client) open(ctx context.Context, worker int, r request) (*http.Respons
 	if r.body != nil {
 		body = bytes.NewReader(r.body)
 	}
-	q, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path, body)
+	connection := worker % len(c.transports)
+	q, err := http.NewRequestWithContext(ctx, r.method, c.bases[connection%len(c.bases)]+r.path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +161,7 @@ func (c *client) open(ctx context.Context, worker int, r request) (*http.Respons
 		q.Header["Content-Type"] = []string{r.contentType}
 	}
 	// The transport itself rather than http.Client: there are no redirects or cookies to look after.
-	response, err := c.transports[worker%len(c.transports)].RoundTrip(q)
+	response, err := c.transports[connection].RoundTrip(q)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func main() {
 	webhook := flag.String("webhook", "", "write keys to this folder, serve an admission webhook on loopback and print the address")
 	serve := flag.String("serve", "", "write keys to this folder, serve canned answers on loopback and print the address")
 	convert := flag.String("convert", "", "write keys to this folder, serve a conversion webhook on loopback and print the address")
-	flag.StringVar(&s.server, "server", "", "https://host:port")
+	flag.StringVar(&s.server, "server", "", "https://host:port; several of them, comma-separated, share the connections")
 	flag.StringVar(&s.ca, "ca", "", "PEM file of the authority the server is verified by")
 	flag.StringVar(&s.cert, "cert", "", "PEM file of the client's certificate")
 	flag.StringVar(&s.key, "key", "", "PEM file of the client's key")

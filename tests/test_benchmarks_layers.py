@@ -1,0 +1,79 @@
+"""The arithmetic of the benchmarks of layers and of replicas."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from benchmarks.layers import LAYERS, OTHER, layer_of, layers_document, profile, samples_of
+from benchmarks.replicas import ASIDE, WORK, Cost, Model, model, replicas_document
+
+MADE = {"commit": "abc", "date": "2026-01-01", "machine": {"cores": 2, "processor": "p", "python": "3.11"}}
+
+
+@pytest.mark.parametrize(
+    ("stack", "layer"),
+    [
+        ("run (asyncio/runners.py:1);get (aggserver/registry/store.py:2);dumps (orjson/orjson.abi3.so)", "JSON"),
+        ("run (asyncio/runners.py:1);get (aggserver/registry/store.py:2);memcpy (libc.so.6)", "store"),
+        ("get (aggserver/registry/store.py:2);check (aggserver/schema/validation.py:2)", "schema and CEL"),
+        ("UVStream__try_write (loop.c:1);write (libc.so.6)", "sockets"),
+        ("SSLProtocol_data_received (loop.c:1);0x7f (libc.so.6)", "TLS"),
+        ("run (asyncio/runners.py:1);Handle__run (loop.c:7)", "event loop"),
+        ("write (aggserver/server/http2/sender.py:1);state (jh2/stream.py:2)", "jh2"),
+        ("next (aggserver/storage/watcher.py:1)", "watchers"),
+        ("find (aggserver/storage/cacher.py:1)", "cache"),
+        ("commit (aggserver/storage/sqlite_writer.py:1)", "SQLite"),
+        ("main (program.py:1)", OTHER),
+    ],
+)
+def test_a_stack_belongs_to_its_innermost_layer(stack: str, layer: str) -> None:
+    assert layer_of(stack.split(";")) == layer
+
+
+def test_every_package_has_a_layer() -> None:
+    """A package that has none would be its caller's."""
+    packages = ("admission", "authentication", "authorization", "endpoints", "merge", "registry", "schema", "server", "storage")
+    assert all(layer_of([f"f (aggserver/{name}/some_module.py:1)"]) != OTHER for name in packages)
+    assert len({name for name, _ in LAYERS}) == len(LAYERS)
+
+
+def test_samples_are_counted_by_thread() -> None:
+    """What waits is not counted, but for a thread that was only seen waiting."""
+    wait = "PyThread_acquire_lock_timed (libpython.so)"
+    raw = [
+        "thread (7): MainThread;f (aggserver/merge/a.py:1) 3",
+        f"thread (7): MainThread;f (aggserver/merge/a.py:1);{wait} 50",
+        "thread (7): MainThread;f (aggserver/cel/a.py:1) 1",
+        f"thread (9): storage-write;f (aggserver/storage/sqlite_writer.py:1);{wait} 8",
+        "",
+    ]
+    assert samples_of(raw) == {7: Counter({"managedFields": 3, "schema and CEL": 1}), 9: Counter({"SQLite": 8})}
+
+
+def test_time_is_shared_out_within_each_thread() -> None:
+    samples = {7: Counter({"cache": 3, "store": 1}), 9: Counter({"SQLite": 8})}
+    found = profile({7: 0.004, 9: 0.001, 11: 0.0005}, 10, samples)
+    assert found.microseconds == pytest.approx({"cache": 300, "store": 100, "SQLite": 100, OTHER: 50})
+    assert found.samples.total() == 12
+    lines = layers_document({"get": found}, 1.0, MADE).splitlines()
+    assert "| SQLite | 100 |" in lines  # eight samples; of the others there are too few
+    assert "| **all** | 550 |" in lines
+    assert not any(line.startswith("| cache") for line in lines)
+
+
+def test_the_model() -> None:
+    """All requests went to the first of three servers, and the others have followed the writes."""
+    found = model(Cost(100.0, 1000, [1.0, 0.2, 0.3], 0.1, 0.1))
+    assert found == Model(0.001, 0.00025)
+    assert [found.factor(servers) for servers in (1, 2, 4)] == pytest.approx([1.0, 1.6, 4 / 1.75])
+
+
+def test_the_table_of_replicas() -> None:
+    one, two, aside = (Cost(50.0, 100, servers, 0.05, 0.1) for servers in ([0.2], [0.1, 0.08], [0.2, 0.02]))
+    text = replicas_document({work.name: {1: one, 2: two, ASIDE: aside} for work in WORK}, 1, 3.0, MADE)
+    assert "| get, 32 clients | 1 | 50/s | 2 | 2 | 0.5 | 1.00x |" in text
+    assert "| get, 32 clients | 2 | 50/s | 1 | 1.8 | 0.5 | 2.00x |" in text
+    assert "| list limit=500, 4 clients | 2 | 50 pages/s |" in text
+    assert "| create, 32 clients | 2 | 0.2 | 1.8x | 3.1x | 4.7x | 6.4x | 10x |" in text
