@@ -26,7 +26,8 @@ from jh2.settings import SettingCodes
 
 from benchmarks.client import Access, LoadError, build, call, run_load
 from benchmarks.report import BASELINE, MEASURED
-from benchmarks.run import COLLECTION, Say, define, memory, progress, scratch_folder, settle
+from benchmarks.resident import at_rest, sampled
+from benchmarks.run import COLLECTION, Say, define, progress, scratch_folder
 from benchmarks.servers import Aggserver, KubeApiserver, Server
 from tests.controlplane.binaries import BinariesError, obtain
 from tests.controlplane.processes import ProcessError
@@ -43,11 +44,8 @@ WINDOW = 2**31 - 1
 READ = 1 << 20
 # Bytes of the socket's own buffer, which is the kernel's and not the server's.
 RECEIVE_BUFFER = 64 * 1024
-# Memory is stable when it changes by less than this share within REST_SECONDS; after REST_TIMEOUT the run goes on.
-REST_SHARE, REST_SECONDS, REST_TIMEOUT = 0.01, 1.0, 20.0
 # Seconds after the clients are gone: aggserver looks every five for memory to give back, Go's runtime takes some time too.
 GONE_SECONDS = 15.0
-SAMPLE_SECONDS = 0.05
 # Seconds without a byte after which a client that reads gives up.
 SILENCE = 30.0
 # Of the bytes expected: what is no event (heads, frames, sizes of chunks) is not the same for all watches.
@@ -120,16 +118,16 @@ OpenAll = Callable[[Access, int], Opened]
 
 
 def _unread(server: Server, protocol: str, count: int, open_all: OpenAll) -> Figures:
-    before = _at_rest(server)
-    with _sampled(server) as peak:
+    before = at_rest(server)
+    with sampled(server) as peak:
         opened = open_all(server.access, count)
-        _at_rest(server)
+        at_rest(server)
     return Figures(server.name, f"{count} unread, {protocol}", before, peak[0], _after(server, opened))
 
 
 def _honest(server: Server, protocol: str, count: int, open_all: OpenAll, size: int) -> Figures:
-    before = _at_rest(server)
-    with _sampled(server) as peak:
+    before = at_rest(server)
+    with sampled(server) as peak:
         began = time.monotonic()
         opened = open_all(server.access, count)
         # Each thread reads one connection.
@@ -146,43 +144,7 @@ def _honest(server: Server, protocol: str, count: int, open_all: OpenAll, size: 
 def _after(server: Server, opened: Opened) -> int:
     _close(opened)
     time.sleep(GONE_SECONDS)
-    return _at_rest(server)
-
-
-def _resident(server: Server) -> int:
-    """The resident bytes of the server itself, without kube-apiserver's etcd."""
-    return memory(server)[server.name]
-
-
-def _at_rest(server: Server) -> int:
-    settle([server])
-    deadline = time.monotonic() + REST_TIMEOUT
-    now = _resident(server)
-    while time.monotonic() < deadline:
-        before = now
-        time.sleep(REST_SECONDS)
-        now = _resident(server)
-        if abs(now - before) < REST_SHARE * before:
-            break
-    return now
-
-
-@contextlib.contextmanager
-def _sampled(server: Server) -> Iterator[list[int]]:
-    """The peak of memory, as the only element of the list."""
-    peak, over = [_resident(server)], threading.Event()
-
-    def sample() -> None:
-        while not over.wait(SAMPLE_SECONDS):
-            peak[0] = max(peak[0], _resident(server))
-
-    thread = threading.Thread(target=sample)
-    thread.start()
-    try:
-        yield peak
-    finally:
-        over.set()
-        thread.join()
+    return at_rest(server)
 
 
 # --- clients ---

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 
 __all__ = ["HEADERS", "MIN_BYTES", "accepts", "compress_pieces", "compress_whole"]
 
@@ -24,15 +24,15 @@ def accepts(accept_encoding: str) -> bool:
     return any(part.strip() == "gzip" for part in accept_encoding.split(","))
 
 
-async def compress_whole(pieces: Iterable[bytes]) -> bytes:
+async def compress_whole(body: bytes) -> bytes:
     """Compress a complete body in one call."""
-    return await asyncio.get_running_loop().run_in_executor(None, _gzip, pieces)
+    return await asyncio.get_running_loop().run_in_executor(None, _gzip, body)
 
 
-def _gzip(pieces: Iterable[bytes]) -> bytes:
+def _gzip(body: bytes) -> bytes:
     # zlib releases the interpreter lock while it works, so that other requests go on.
     compressor = _compressor()
-    return b"".join([*map(compressor.compress, pieces), compressor.flush()])
+    return compressor.compress(body) + compressor.flush()
 
 
 def _compressor() -> zlib._Compress:
@@ -48,6 +48,8 @@ async def compress_pieces(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         waiting.append(piece)
         # Gather pieces, since handing them to a thread and back takes as long as compressing some KB.
         if sum(map(len, waiting)) >= MIN_BYTES:
-            yield await loop.run_in_executor(None, compressor.compress, b"".join(waiting))
+            packed = await loop.run_in_executor(None, compressor.compress, b"".join(waiting))
             waiting.clear()
+            if packed:
+                yield packed
     yield compressor.compress(b"".join(waiting)) + compressor.flush()

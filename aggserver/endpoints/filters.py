@@ -291,16 +291,16 @@ async def _send_whole(request: Request, response: Response, send: Send, turns: T
     if isinstance(body, bytes) and len(body) <= compression.MIN_BYTES:
         return await _send_bytes(request, response, body, send)
     compresses = response.status == 200 and compression.accepts(request.header(b"accept-encoding"))
-    if isinstance(body, LongBody) and body.size is None:
-        return await _send_generated(request, response, body, send, turns, compresses=compresses)
-    size, pieces = (len(body), (body,)) if isinstance(body, bytes) else (body.size or 0, body.pieces())
-    if compresses and size > compression.MIN_BYTES:
-        response.headers.extend(compression.HEADERS)
-        body = await compression.compress_whole(pieces)
     if isinstance(body, bytes):
+        if compresses:
+            response.headers.extend(compression.HEADERS)
+            body = await compression.compress_whole(body)
         return await _send_bytes(request, response, body, send)
-    await _begin(request, response, size, send)
-    return await _send_pieces(request, _each(pieces), send)
+    # A long list is compressed while it is sent: many at once would take the memory of all their bodies otherwise.
+    if body.size is None or compresses:
+        return await _send_generated(request, response, body, send, turns, compresses=compresses)
+    await _begin(request, response, body.size, send)
+    return await _send_pieces(request, _each(body.pieces()), send)
 
 
 async def _send_generated(

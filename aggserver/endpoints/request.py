@@ -184,7 +184,7 @@ class LongBody:
 
     pieces: yields the body; each piece is generated when the iterator is advanced. size: of the whole body, in bytes, if its
     pieces only have to be joined from bytes in memory. None if generating a piece takes about a millisecond; then each piece
-    waits for its turn (`endpoints/turns.py`).
+    waits for its turn (`endpoints/turns.py`). A body that is compressed while it is sent does so, too.
     """
 
     size: int | None

@@ -34,6 +34,7 @@ const (
 type client struct {
 	bases      []string
 	collection string
+	gzip       bool
 	transports []*http.Transport
 }
 
@@ -45,6 +46,7 @@ func newClient(s *settings) (*client, error) {
 	c := &client{
 		bases:      strings.Split(s.server, ","),
 		collection: collection(s.namespace, s.version),
+		gzip:       s.gzip,
 	}
 	count := s.connections
 	if s.http1 {
@@ -53,7 +55,7 @@ func newClient(s *settings) (*client, error) {
 	for range count {
 		t := &http.Transport{
 			TLSClientConfig:     config.Clone(),
-			DisableCompression:  true, // on loopback it would measure two gzip libraries
+			DisableCompression:  true, // on loopback it would measure two gzip libraries; -gzip asks for it, and reads what comes
 			MaxIdleConnsPerHost: s.clients + s.watchers,
 			ForceAttemptHTTP2:   !s.http1,
 			ReadBufferSize:      64 << 10,
@@ -157,6 +159,9 @@ func (c *client) open(ctx context.Context, worker int, r request) (*http.Respons
 		r.accept = "application/json"
 	}
 	q.Header["Accept"] = []string{r.accept}
+	if c.gzip {
+		q.Header["Accept-Encoding"] = []string{"gzip"}
+	}
 	if r.contentType != "" {
 		q.Header["Content-Type"] = []string{r.contentType}
 	}

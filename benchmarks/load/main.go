@@ -24,7 +24,7 @@ type settings struct {
 	watchers, size        int
 	namespaces, events    int
 	duration, warmup      time.Duration
-	http1                 bool
+	http1, gzip           bool
 	prefix, revision      string
 	version               string
 	flood                 string
@@ -58,6 +58,7 @@ func main() {
 	flag.DurationVar(&s.duration, "duration", 5*time.Second, "length of a run that has no -count")
 	flag.DurationVar(&s.warmup, "warmup", 500*time.Millisecond, "unmeasured start of a run that has no -count")
 	flag.BoolVar(&s.http1, "http1", false, "speak HTTP/1.1")
+	flag.BoolVar(&s.gzip, "gzip", false, "ask for compressed bodies, as client-go does, and count their bytes as they come")
 	flag.StringVar(&s.flood, "flood", "", "settings or ping: hostile clients send these frames without end meanwhile")
 	flag.IntVar(&s.floods, "floods", 8, "connections of hostile clients, which have no certificate")
 	flunders := flag.Bool("flunders", false, "objects are the Flunders of sample-apiserver, in v1alpha1")
