@@ -50,7 +50,7 @@ class Figures:
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.full_lists", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--objects", type=int, default=1000, help="objects in the list (default 1000)")
+    parser.add_argument("--objects", type=int, default=500, help="objects in the list (default 500)")
     parser.add_argument("--size", type=int, default=100_000, help="bytes of an object (default 100,000)")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16], help="lists at once (default 1 4 16)")
     parser.add_argument("--only", choices=[BASELINE, MEASURED], help="measure only this server")

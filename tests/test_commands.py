@@ -54,6 +54,7 @@ READ = [
     "python -m benchmarks.adoption",
     "python -m benchmarks.definitions",
     "python -m benchmarks.encodings",
+    "python -m benchmarks.full_lists",
     "python -m benchmarks.layers",
     "python -m benchmarks.merging",
     "python -m benchmarks.operators",

@@ -1,4 +1,4 @@
-"""The arithmetic of the benchmarks of layers and of replicas."""
+"""The arithmetic of the benchmarks of layers, of replicas and of full lists."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from benchmarks.full_lists import Figures, full_lists_document
 from benchmarks.layers import LAYERS, OTHER, layer_of, layers_document, profile, samples_of
 from benchmarks.replicas import ASIDE, WORK, Cost, Model, model, replicas_document
 
@@ -77,3 +78,17 @@ def test_the_table_of_replicas() -> None:
     assert "| get, 32 clients | 2 | 50/s | 1 | 1.8 | 0.5 | 2.00x |" in text
     assert "| list limit=500, 4 clients | 2 | 50 pages/s |" in text
     assert "| create, 32 clients | 2 | 0.2 | 1.8x | 3.1x | 4.7x | 6.4x | 10x |" in text
+
+
+def test_the_table_of_full_lists() -> None:
+    """In bold what reaches the aim, which is aggserver's."""
+    figures = [
+        Figures("kube-apiserver", 4, False, 800_000_000, 60_000_000, 2.0, 101e6),
+        Figures("aggserver", 4, False, 200_000_000, 5_000_000, 0.15, 101e6),
+        Figures("kube-apiserver", 4, True, 800_000_000, 900_000_000, 3.0, 10e6),
+        Figures("aggserver", 4, True, 200_000_000, 65_000_000, 0.3, 10.5e6),
+    ]
+    text = full_lists_document(figures, 1000, 100_000, 2.0, MADE)
+    assert "| 4 | 60 MB | **5 MB** | 2,000 / 150 | 101 / 101 |" in text
+    assert "| 4, gzip | 900 MB | 65 MB | 3,000 / 300 | 10 / 10.5 |" in text
+    assert text.endswith("At rest before the first list: kube-apiserver 800 MB, aggserver 200 MB.")
