@@ -1,9 +1,9 @@
 """`python -m benchmarks.full_lists`: memory while several clients list all objects at once, as informers do when they begin.
 
 What kills kube-apiserver are full lists at the same time: KEP-5116 tells of sixteen informers. Both servers have the same large
-objects, and the lists come over HTTP/2, each on a connection of its own, plain and compressed, which client-go asks for. The figure
-is the peak of the server's resident memory above that at rest. The aim for aggserver is 64 MB, however many lists there are.
-`--write-docs` writes the table into docs/benchmarks.md.
+objects, and the lists come over HTTP/2, each on a connection of its own, plain and compressed, which client-go asks for. The
+figure is the peak of the server's resident memory above that at rest. The aim for aggserver is 64 MB, however many lists there
+are. `--write-docs` writes the table into docs/benchmarks.md.
 """
 
 from __future__ import annotations
