@@ -76,7 +76,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("dispatch", r"\(.*aggserver/endpoints/(dispatch|installer|request|negotiation|loading|front_page)"),
     ("handlers", r"\(.*aggserver/endpoints/"),
     ("managedFields", r"\(.*aggserver/(merge|typed)/"),
-    ("schema and CEL", r"\(.*(aggserver/(schema|cel|conversion)/|<)"),
+    ("schema and CEL", r"\(.*(aggserver/(schema|cel|conversion)/|<generated from|<cel>)"),
     ("admission", r"\(.*aggserver/admission/"),
     ("metadata", r"\(.*aggserver/(meta|publish|scheme)/"),
     ("store", r"\(.*aggserver/(registry|apiextensions|resources|kinds)/"),
@@ -247,7 +247,7 @@ def layers_document(found: Mapping[str, Profile], load: float, made: Mapping[str
 
 
 def _cell(profile: Profile, name: str) -> str:
-    return _number(profile.microseconds[name]) if profile.samples[name] >= FEW else ""
+    return _number(profile.microseconds[name]) if profile.samples[name] >= FEW and profile.microseconds[name] else ""
 
 
 def _number(value: float) -> str:

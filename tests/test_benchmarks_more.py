@@ -26,6 +26,8 @@ MADE = {"commit": "abc", "date": "2026-01-01", "machine": {"cores": 2, "processo
         ("next (aggserver/storage/watcher.py:1)", "watchers"),
         ("find (aggserver/storage/cacher.py:1)", "cache"),
         ("commit (aggserver/storage/sqlite_writer.py:1)", "SQLite"),
+        ("f (aggserver/endpoints/dispatch.py:1);__init__ (<string>:5)", "dispatch"),
+        ("f (aggserver/endpoints/dispatch.py:1);check (<generated from a schema>:5)", "schema and CEL"),
         ("main (program.py:1)", OTHER),
     ],
 )
@@ -66,13 +68,13 @@ def test_time_is_shared_out_within_each_thread() -> None:
 
 def test_the_model() -> None:
     """All requests went to the first of three servers, and the others have followed the writes."""
-    found = model(Cost(100.0, 1000, [1.0, 0.2, 0.3], 0.1, 0.1))
-    assert found == Model(0.001, 0.00025)
+    found = model(Cost(100.0, 1000, [1.02, 0.22, 0.32], 0.1, seconds=2.0, idle=0.01))
+    assert found == pytest.approx(Model(0.001, 0.00025))
     assert [found.factor(servers) for servers in (1, 2, 4)] == pytest.approx([1.0, 1.6, 4 / 1.75])
 
 
 def test_the_table_of_replicas() -> None:
-    one, two, aside = (Cost(50.0, 100, servers, 0.05, 0.1) for servers in ([0.2], [0.1, 0.08], [0.2, 0.02]))
+    one, two, aside = (Cost(50.0, 100, servers, 0.05) for servers in ([0.2], [0.1, 0.08], [0.2, 0.02]))
     text = replicas_document({work.name: {1: one, 2: two, ASIDE: aside} for work in WORK}, 1, 3.0, MADE)
     assert "| get, 32 clients | 1 | 50/s | 2 | 2 | 0.5 | 1.00x |" in text
     assert "| get, 32 clients | 2 | 50/s | 1 | 1.8 | 0.5 | 2.00x |" in text

@@ -49,7 +49,7 @@ class EtcdCluster:
         end(self._processes)
         self._guard.dismiss()
 
-    def kill(self, number: int) -> None:
+    def kill(self, number: int = 0) -> None:
         """SIGKILL, and waits for the end."""
         self._processes[number].signal(signal.SIGKILL)
         self._processes[number].wait(HANG_SECONDS)
@@ -61,7 +61,7 @@ class EtcdCluster:
     def resume(self, number: int) -> None:
         self._processes[number].signal(signal.SIGCONT)
 
-    def start_again(self, number: int, *, empty: bool = False) -> None:
+    def start_again(self, number: int = 0, *, empty: bool = False) -> None:
         """After `kill`: with the data it had, or with none."""
         self._started += empty
         self._processes[number] = self._run(number)

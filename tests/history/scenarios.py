@@ -84,10 +84,11 @@ SCENARIOS = {
     "calm": Scenario(_nothing, stores=("sqlite",)),
     "compaction": Scenario(_nothing, goal=800, short=True, stores=("sqlite",)),
     "killed": Scenario(_restarts(4, signal.SIGKILL), stores=("sqlite",)),
-    "restarted": Scenario(_restarts(3, signal.SIGTERM), stores=("sqlite",)),
+    "restarted": Scenario(_restarts(3, signal.SIGTERM), stores=("sqlite", "kine")),
     "killed in compaction": Scenario(_restarts(3, signal.SIGKILL), goal=800, short=True),
     "replicas killed": Scenario(_restarts(4, signal.SIGKILL), servers=2, stores=("etcd",)),
     "etcd killed": Scenario(_etcd_restarts(3), servers=2, stores=("etcd",)),
+    "kine killed": Scenario(_etcd_restarts(3), stores=("kine",)),
 }
 
 # (scenario, store): all there is to run.

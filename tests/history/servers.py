@@ -17,6 +17,7 @@ from tests.controlplane.etcd import EtcdCluster
 from tests.controlplane.processes import free_ports
 from tests.history.wire import Shared
 from tests.integration.server import Standalone
+from tests.kine.program import Kine, build
 
 __all__ = ["DEFINITIONS", "STORES", "Backing", "Fleet"]
 
@@ -26,15 +27,15 @@ DEFINITIONS = Path(__file__).with_name("definitions.yaml")
 class Backing:
     """Where the servers of one run keep their objects: arguments that say so, and the etcd, if there is one."""
 
-    def __init__(self, arguments: Sequence[str] = (), etcd: EtcdCluster | None = None) -> None:
+    def __init__(self, arguments: Sequence[str] = (), etcd: EtcdCluster | Kine | None = None) -> None:
         self.arguments = arguments
         self._etcd = etcd
 
     async def restart(self) -> None:
-        """Kills etcd, and starts it over the same data."""
+        """Kills etcd or kine, and starts it over the same data."""
         assert self._etcd is not None, "only etcd is a process of its own"
-        await asyncio.to_thread(self._etcd.kill, 0)
-        self._etcd.start_again(0)
+        await asyncio.to_thread(self._etcd.kill)
+        self._etcd.start_again()
 
 
 @contextmanager
@@ -51,7 +52,15 @@ def _etcd(folder: Path) -> Iterator[Backing]:
 
 
 # By name: what is entered for a run, with a folder for its files.
-STORES: dict[str, Callable[[Path], AbstractContextManager[Backing]]] = {"sqlite": _sqlite, "etcd": _etcd}
+@contextmanager
+def _kine(folder: Path) -> Iterator[Backing]:
+    folder = folder / "kine"
+    folder.mkdir()
+    with Kine(build(os.environ, print), folder) as kine:
+        yield Backing(("--storage", "etcd", "--etcd-servers", kine.url), kine)
+
+
+STORES: dict[str, Callable[[Path], AbstractContextManager[Backing]]] = {"sqlite": _sqlite, "etcd": _etcd, "kine": _kine}
 
 
 class _ShortHistory(Standalone):

@@ -22,6 +22,8 @@ LONG = {
     ("killed in compaction", "sqlite"),
     ("killed in compaction", "etcd"),
     ("etcd killed", "etcd"),
+    ("restarted", "kine"),
+    ("kine killed", "kine"),
 }
 
 
@@ -35,6 +37,8 @@ SEEDS = {
     ("killed in compaction", "etcd"): 15_886,
     ("replicas killed", "etcd"): 702_351,
     ("etcd killed", "etcd"): 334_469,
+    ("restarted", "kine"): 511_204,
+    ("kine killed", "kine"): 96_377,
 }
 
 

@@ -127,6 +127,6 @@ async def test_a_restart_under_a_watch(tmp_path: Path) -> None:
             for _ in range(2):
                 await world.acknowledges(50)
                 restarted.kill()
-                restarted.start()
+                restarted.start_again()
             await world.acknowledges(50)
             await world.end()

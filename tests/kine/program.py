@@ -76,7 +76,7 @@ class Kine:
             self.url = f"http://127.0.0.1:{port}"
 
     def __enter__(self) -> Self:
-        self.start()
+        self._start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
@@ -84,7 +84,11 @@ class Kine:
             end([self._process])
         self._guard.dismiss()
 
-    def start(self) -> None:
+    def start_again(self) -> None:
+        """After `kill`, with the data that it had."""
+        self._start()
+
+    def _start(self) -> None:
         address = self.url if self.url.startswith("unix") else self.url.removeprefix("http://")
         command = [
             str(self._program),
