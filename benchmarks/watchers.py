@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from jh2.config import H2Configuration
-from jh2.connection import H2Connection
-from jh2.settings import SettingCodes
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.settings import SettingCodes
 
 from benchmarks.client import Access, LoadError, build, call, run_load
 from benchmarks.report import BASELINE, MEASURED

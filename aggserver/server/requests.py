@@ -14,7 +14,9 @@ from typing import Any, cast
 from hypercorn.config import Config
 from hypercorn.typing import AppWrapper
 
-__all__ = ["STALL_SECONDS", "STREAM_WINDOW", "ASGIApp", "Inbox", "Message", "Requests"]
+from aggserver.server.http2.protocol import STREAM_WINDOW
+
+__all__ = ["STALL_SECONDS", "ASGIApp", "Inbox", "Message", "Requests"]
 
 log = logging.getLogger(__name__)
 
@@ -24,10 +26,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Any], Awaitable[None]]
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# The most bytes of one request's body that may wait for the application. Upstream's number: 99 % of all requests fit, and so come
-# in one frame.
-STREAM_WINDOW = 256 * 1024
-
 # Seconds after which we drop a client that does not read what we send: the same time that upstream allows for a request
 # (--request-timeout). kube-apiserver itself has no limit for writes and waits as long as TCP does.
 STALL_SECONDS = 60.0
@@ -36,9 +34,9 @@ STALL_SECONDS = 60.0
 class Inbox:
     """The queue of one request's events to the application. Its `get` is ASGI's `receive`.
 
-    HTTP/1.1 waits while more than STREAM_WINDOW bytes are unread. consumed: called with the number of bytes that the application
-    has read, for HTTP/2's flow control. Once the application has returned, events are dropped; after a disconnect, each further
-    `get` returns the disconnect again.
+    HTTP/1.1 waits while more than STREAM_WINDOW bytes are unread, as many as HTTP/2's flow control allows. consumed: called with
+    the number of bytes that the application has read, for flow control. Once the application has returned, events are dropped;
+    after a disconnect, each further `get` returns the disconnect again.
     """
 
     __slots__ = ("_consumed", "_disconnected", "_done", "_events", "_getter", "_room", "_unread")

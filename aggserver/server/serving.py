@@ -14,13 +14,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from aggserver.server.connection import ASGIApp, Connection, EngineConfig, WorkerContext
 from aggserver.server.requests import STALL_SECONDS
-from aggserver.server.tls import TLSConfig, knew_all_cas, peer_certificate
+from aggserver.server.tls import TLSConfig
 
 __all__ = ["Server", "bind", "loop_factory"]
 
@@ -132,7 +131,8 @@ class Server:
                 "ssl_shutdown_timeout": TLS_CLOSE_SECONDS,
             }
         for listener in self._sockets:
-            self._listeners.append(await asyncio.start_server(self._accepted, sock=listener, backlog=BACKLOG, **options))
+            loop = asyncio.get_running_loop()
+            self._listeners.append(await loop.create_server(self._new_connection, sock=listener, backlog=BACKLOG, **options))
             host, port = listener.getsockname()[:2]
             address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             log.info("serving %s on %s", "HTTPS" if self._tls else "plain HTTP", address)
@@ -171,10 +171,10 @@ class Server:
         await asyncio.wait((hurry, *until), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
 
-    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        ssl_object: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
-        state = {"peer_certificate": peer_certificate(ssl_object), "knew_all_cas": knew_all_cas(ssl_object)}
-        connection = Connection(self._app, self._config, self._context, state, reader, writer)
+    def _new_connection(self) -> Connection:
+        return Connection(self._app, self._config, self._context, self._opened)
+
+    def _opened(self, connection: Connection) -> None:
         task = asyncio.get_running_loop().create_task(connection.serve())
         self._connections[task] = connection
         task.add_done_callback(self._connections.pop)

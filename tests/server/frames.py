@@ -26,11 +26,12 @@ def parsed(data):
 
 
 class Wire:
-    """Keeps what is written; `ended` says whether the connection is to close, as `connection.py` would have it."""
+    """Keeps what is written."""
 
     def __init__(self):
         self.written = b""
         self.is_idle = True
+        self.is_full = False
 
     def write(self, data):
         self.written += data
@@ -63,8 +64,13 @@ class Peer:
         return self
 
     async def send(self, *frames):
-        """What the connection says to it: False after the end."""
-        return await self.http2.receive(b"".join(frame if isinstance(frame, bytes) else frame.serialize() for frame in frames))
+        """Returns whether the connection goes on. `connection.py` gives it its turns in the same way."""
+        more = self.http2.receive(b"".join(frame if isinstance(frame, bytes) else frame.serialize() for frame in frames))
+        while more:
+            await asyncio.sleep(0)
+            more = self.http2.receive(b"")
+        await asyncio.sleep(0)
+        return not self.http2.over
 
     def head(self, stream=0, headers=(), flags=("END_HEADERS", "END_STREAM")):
         """The HEADERS of a new request, or of `stream`."""

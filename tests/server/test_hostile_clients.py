@@ -78,7 +78,7 @@ async def test_goodbye_to_a_client_that_did_not_wait(monkeypatch):
 
 async def test_a_stream_that_nobody_reads_is_reset(monkeypatch):
     """Its window stays closed for STALL_SECONDS. Others of the connection, and watches with nothing to send, stay."""
-    monkeypatch.setattr("aggserver.server.http2.sender.STALL_SECONDS", 0.0)
+    monkeypatch.setattr("aggserver.server.http2.connection.STALL_SECONDS", 0.0)
     async with Running() as running:
         client = await running.http2()
         watch = client.request("/watch")

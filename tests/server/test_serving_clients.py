@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 import pytest
-from hyperframe.frame import DataFrame
+from hyperframe.frame import DataFrame, PingFrame
 
 from aggserver.server.connection import EngineConfig
 from tests.server.clients import close, tls_context
@@ -150,15 +150,15 @@ async def test_flood_of_resets(monkeypatch):
 
 
 async def test_a_client_that_asks_and_does_not_read(monkeypatch):
-    """The server stops reading: what it can't send is bounded. Data that comes too late is answered frame by frame."""
+    """The server stops reading: what it can't send is bounded. The data pays for the PINGs, which are answered one by one."""
     monkeypatch.setattr("aggserver.server.connection.MAX_UNREAD", 256 * 1024)
     async with Running() as running:
         client = await running.http2(receive_buffer=16 * 1024)
         refused = client.request("/refuse", method="POST", end=False)
         assert (await client.response(refused))["status"] == 413
-        late = DataFrame(refused, b"x" * 64).serialize() * 1000
+        late = (DataFrame(refused, b"x" * 128).serialize() + PingFrame(0, b"12345678").serialize()) * 1000
         (connection,) = running.server._connections.values()
-        unsent = connection._writer.transport.get_write_buffer_size
+        unsent = connection._transport.get_write_buffer_size
         for _ in range(2000):
             client.writer.write(late)
             await asyncio.sleep(0)

@@ -76,7 +76,7 @@ async def test_little_waits_for_them(protocol):
     async with Running() as running:
         writer = await unread(running, protocol)
         (connection,) = running.server._connections.values()
-        waiting = connection._writer.transport.get_write_buffer_size
+        waiting = connection._transport.get_write_buffer_size
         await eventually(waiting)
         assert waiting() < UNSENT + 2 * PIECE
         reset(writer)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jh2.exceptions import DenialOfServiceError
+from aggserver.server.http2.frames import Code, ProtocolError
 
 __all__ = ["CREDIT_PER_DATA", "CREDIT_PER_RESPONSE", "Allowance"]
 
@@ -43,7 +43,7 @@ class Allowance:
         self._refilled = clock()
 
     def spend(self, cost: int) -> None:
-        """Raises DenialOfServiceError, for which jh2 ends the connection with ENHANCE_YOUR_CALM."""
+        """Raises ProtocolError when nothing is left, which ends the connection with ENHANCE_YOUR_CALM."""
         if cost <= self._earned:
             self._earned -= cost
             return
@@ -52,7 +52,7 @@ class Allowance:
             self._left = min(self._left + int((now - self._refilled) * USELESS_PER_SECOND), USELESS_BURST)
             self._refilled = now
             if cost > self._left:
-                raise DenialOfServiceError("more control frames than requests account for")
+                raise ProtocolError(Code.ENHANCE_YOUR_CALM, "more control frames than requests account for")
         self._left -= cost
 
     def earn(self, credit: int) -> None:

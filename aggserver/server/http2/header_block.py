@@ -1,15 +1,38 @@
-"""The checks of a header block that RFC 7541 demands and jh2's decoder leaves out. Pure.
+"""Header blocks to fields and back: the coder of jh2, which is compiled, with the checks and limits that it leaves out. Pure.
 
-Without these checks, a truncated block would also make the decoder panic, which writes a trace to the standard error.
+jh2's decoder accepts Huffman-coded strings with wrong padding and sizes of the table behind a field, which RFC 7541 forbids, and
+panics on a truncated block, which writes a trace to the standard error. `_huffman_strings` reads the structure of a block before
+it is decoded, so that none of these reaches the decoder.
+
+The coder is in a private module of jh2, whose public one is written in Python; so pyproject.toml pins jh2's minor version, and
+tests/server/test_private_names.py checks what is used.
+Source: RFC 7541; tables as in golang.org/x/net/http2/server.go v0.49.0.
 """
 
 from __future__ import annotations
 
-from jh2.errors import ErrorCodes
-from jh2.exceptions import ProtocolError
+from collections.abc import Iterable
+
+from jh2._hazmat import Decoder, Encoder, HPACKError, OversizedHeaderListError
 from jh2.hpack.huffman_constants import REQUEST_CODES_LENGTH
 
-__all__ = ["CompressionError", "HuffmanString", "check_padding", "huffman_strings"]
+from aggserver.server.http2.frames import Code, ProtocolError
+
+__all__ = ["MAX_HEADER_LIST", "Field", "HeaderDecoder", "HeaderEncoder"]
+
+# (name, value, whether it must not be put into a compression table)
+Field = tuple[bytes, bytes, bool]
+
+# The most bytes of a request's fields, names and values. Bearer tokens, selectors and X-Remote-Extra headers are long.
+MAX_HEADER_LIST = 64 * 1024
+
+# The most fields, and changes of the table's size: a field counts as its bytes and 32 more (RFC 9113, 6.5.2). A byte of a block
+# is enough for a field, and each takes a microsecond.
+MAX_FIELDS = MAX_HEADER_LIST // 32
+
+# The most bytes of each side's table, which is the default of HTTP/2: we announce no more, and do not use more, even if the
+# client allows it, because most responses have the same headers. Go's numbers (MaxDecoderHeaderTableSize and the encoder's).
+TABLE_BYTES = 4096
 
 # The most bits of a length or index in a header block.
 _INTEGER_BITS = 28
@@ -17,31 +40,86 @@ _INTEGER_BITS = 28
 _HUFFMAN_BITS = bytes(REQUEST_CODES_LENGTH[:256])
 
 # (field, 0 for its name and 1 for its value, length in bytes, last byte)
-HuffmanString = tuple[int, int, int, int]
+_HuffmanString = tuple[int, int, int, int]
 
 
-class CompressionError(ProtocolError):  # type: ignore[misc]
-    """A header block that can't be decoded, after which the compression tables of both sides differ."""
+class HeaderDecoder:
+    """The client's side of the compression. Every block of a connection passes it, in order, whatever becomes of its stream."""
 
-    error_code = ErrorCodes.COMPRESSION_ERROR
+    __slots__ = ("_decoder",)
+
+    def __init__(self) -> None:
+        self._decoder = Decoder(MAX_HEADER_LIST)
+        self._decoder.max_allowed_table_size = TABLE_BYTES
+
+    def decode(self, block: bytes) -> list[Field]:
+        """Raises ProtocolError: after an error, the tables of both sides differ."""
+        if len(block) > MAX_HEADER_LIST:
+            raise _too_large()
+        strings = _huffman_strings(block)
+        try:
+            fields: list[Field] = self._decoder.decode(block, True)
+        except OversizedHeaderListError:
+            raise _too_large() from None
+        except HPACKError as error:
+            raise _failure(str(error)) from None
+        _check_padding(strings, fields)
+        return fields
 
 
-def huffman_strings(block: bytes) -> list[HuffmanString]:
-    """The Huffman-coded strings of a header block, for `check_padding`.
+class HeaderEncoder:
+    """Our side of the compression."""
 
-    Raises CompressionError for a truncated block, and for a change of the table's size behind a field (RFC 7541, 4.2).
+    __slots__ = ("_encoder", "_sizes")
+
+    def __init__(self) -> None:
+        self._encoder = Encoder()
+        self._sizes: tuple[int, int] | None = None  # the smallest and the last size since the last block
+
+    def limit_table(self, size: int) -> None:
+        """The client's SETTINGS_HEADER_TABLE_SIZE. The next block tells the client what we use of it."""
+        size = min(size, TABLE_BYTES)
+        self._sizes = (size if self._sizes is None else min(size, self._sizes[0]), size)
+
+    def encode(self, fields: list[Field]) -> bytes:
+        if self._sizes is not None:
+            # Both have to be told, but not what was between them: RFC 7541, 4.2.
+            for size in dict.fromkeys(self._sizes):
+                if size != self._encoder.header_table_size:
+                    self._encoder.header_table_size = size
+            self._sizes = None
+        block: bytes = self._encoder.encode(fields)
+        return block
+
+
+def _failure(text: str) -> ProtocolError:
+    return ProtocolError(Code.COMPRESSION_ERROR, text)
+
+
+def _too_large() -> ProtocolError:
+    return ProtocolError(Code.ENHANCE_YOUR_CALM, "more headers than are allowed")
+
+
+def _huffman_strings(block: bytes) -> list[_HuffmanString]:
+    """The Huffman-coded strings of a header block, for `_check_padding`.
+
+    Raises ProtocolError for a truncated block, for too many fields, and for a change of the table's size behind a field
+    (RFC 7541, 4.2).
     """
-    found: list[HuffmanString] = []
-    at, end, field = 0, len(block), 0
+    found: list[_HuffmanString] = []
+    at, end, field, changes = 0, len(block), 0, 0
     try:
         while at < end:
+            if field + changes == MAX_FIELDS:
+                raise _too_large()
             first = block[at]
             if first & 0x80:  # a field of the table
                 at = at + 1 if first != 0xFF else _integer(block, at, 0x7F)[1]
             elif first & 0xE0 == 0x20:
                 if field:
-                    raise CompressionError("a change of the table's size behind a field")
+                    raise _failure("a change of the table's size behind a field")
                 at = _integer(block, at, 0x1F)[1]
+                changes += 1
                 continue
             else:  # a name, from the table or literal, and a value
                 index, at = _integer(block, at, 0x3F if first & 0x40 else 0x0F)
@@ -55,12 +133,12 @@ def huffman_strings(block: bytes) -> list[HuffmanString]:
     except IndexError:
         at = end + 1
     if at > end:
-        raise CompressionError("a truncated header block")
+        raise _failure("a truncated header block")
     return found
 
 
 def _integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
-    """The number that begins in the bits of `mask`, and where it ends (RFC 7541, 5.1). Raises IndexError, CompressionError."""
+    """The number that begins in the bits of `mask`, and where it ends (RFC 7541, 5.1). Raises IndexError, ProtocolError."""
     number = block[at] & mask
     at += 1
     if number == mask:
@@ -73,16 +151,14 @@ def _integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
                 break
             shift += 7
             if shift > _INTEGER_BITS:
-                raise CompressionError("a number that is too large")
+                raise _failure("a number that is too large")
     return number, at
 
 
-def check_padding(strings: list[HuffmanString], headers: list[tuple[bytes, bytes]]) -> None:
-    """Check that Huffman-coded strings are padded with ones (RFC 7541, 5.2).
-
-    headers: the decoded block. Raises CompressionError.
-    """
+def _check_padding(strings: Iterable[_HuffmanString], fields: list[Field]) -> None:
+    """Check that Huffman-coded strings are padded with ones (RFC 7541, 5.2). fields: the decoded block. Raises ProtocolError."""
     for field, part, length, last in strings:
-        ones = (1 << (8 * length - sum(headers[field][part].translate(_HUFFMAN_BITS)))) - 1
+        text = fields[field][1] if part else fields[field][0]
+        ones = (1 << (8 * length - sum(text.translate(_HUFFMAN_BITS)))) - 1
         if last & ones != ones:
-            raise CompressionError("a Huffman-coded string that is not padded with ones")
+            raise _failure("a Huffman-coded string that is not padded with ones")
