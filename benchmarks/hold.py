@@ -5,8 +5,8 @@ After each
   minute the resident memory and the number of requests are recorded. Caches fill in the first minute; after that memory should
   not grow, and its growth is divided by the connections.
 - `flood`: both servers run and take turns, because times are compared. An administrator requests /healthz, one request at a time,
-  while HOSTILE connections without a certificate send SETTINGS or PING continuously, and are opened again when they are closed.
-  Then the same beside single requests, one at a time (`hostile.py`).
+  while HOSTILE connections without a certificate send SETTINGS, PING, requests of 1,900 fields, or endless header blocks
+  continuously, and are opened again when they are closed. Then the same beside single requests, one at a time (`hostile.py`).
 
 A report is kept as JSON: `commit`, `date` and `machine` as in benchmarks.report, `servers`,
 `failed` by server, `held`: the minutes of `soak` or the runs of `flood`, and `single`: the figures of single requests.
@@ -39,7 +39,7 @@ CONNECTIONS = 8
 MINUTE = 60.0
 
 HOSTILE = 8
-FLOODS = ("", "settings", "ping")  # without any for comparison
+FLOODS = ("", "settings", "ping", "headers", "continuation")  # without any for comparison
 FLOOD_SECONDS = 8
 ROUNDS = 2
 

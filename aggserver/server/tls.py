@@ -184,7 +184,11 @@ class TLSConfig:
         context.set_ciphers(self._ciphers)
         context.set_alpn_protocols(self._alpn)
         # No resumed sessions: they would skip the current client CAs, and come without intermediates. Go clients rarely resume.
-        context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+        context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
+        # The client's order of suites: all that are allowed are strong, and Go's clients, the aggregator among them, have AES-128
+        # first, as Go's servers have. OpenSSL's own order has AES-256 first, which takes 1.1 times as long for a page of a list,
+        # and before Python 3.15 that order can't be changed for TLS 1.3.
+        context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
         context.num_tickets = 0
         _load_pair(context, cert_pem, key_pem)
         if client_ca_pem.strip():

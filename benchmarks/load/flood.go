@@ -5,18 +5,41 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
 
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + emptySettings
 
+// A GET without an end of its headers, and a piece that says no more.
+const (
+	openHead     = "\x00\x00\x03\x01\x01\x00\x00\x00\x01\x82\x87\x84"
+	continuation = "\x00\x00\x00\x09\x00\x00\x00\x00\x01"
+)
+
+// The fields of a request that is as large as aggserver allows, 28 bytes each, of one byte on the wire.
+const manyFields = 1900
+
 const emptySettings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
-// floods are the frames that a hostile client may send for ever at no cost of its own.
+// floods are what a hostile client may send at no cost of its own: frames for ever, or until the connection is ended.
 var floods = map[string]string{
-	"settings": emptySettings,
-	"ping":     "\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678",
+	"settings":     emptySettings,
+	"ping":         "\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678",
+	"headers":      largeRequests(),
+	"continuation": openHead + strings.Repeat(continuation, 7000),
+}
+
+// largeRequests are requests of many small fields, on 33 streams: a read's worth.
+func largeRequests() string {
+	block := "\x82\x87\x84" + strings.Repeat("\x90", manyFields)
+	var all strings.Builder
+	for stream := 1; stream < 66; stream += 2 {
+		all.Write([]byte{0, byte(len(block) >> 8), byte(len(block)), 1, 5, 0, 0, 0, byte(stream)})
+		all.WriteString(block)
+	}
+	return all.String()
 }
 
 // flood is what hostile clients do beside a workload.

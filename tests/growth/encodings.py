@@ -1,4 +1,4 @@
-"""Encodings that grow by their bytes: YAML, JSON and PEM in forms of which parsers, ours and libyaml, could read parts again."""
+"""Encodings that grow by their bytes: YAML, JSON, PEM and HTTP/2 in forms of which parsers could read parts again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from aggserver.meta import codec, json_text, yaml_output, yaml_text
+from aggserver.server.http2.frames import CONTINUATION, DATA, HEADERS, PREFACE, SETTINGS, frame
+from aggserver.server.http2.protocol import ServerConnection
 from aggserver.webhook import ca_bundle
 from tests.growth.measure import Case
 
@@ -24,6 +26,28 @@ def cases() -> Iterator[Case]:
         yield Case(f"bytes of PEM: {name}", make, ca_bundle.problem, _BYTES)
     for name, make in _OUTPUT.items():
         yield Case(f"bytes of written YAML: {name}", make, yaml_output.encode, _BYTES)
+    for name, make in _FRAMES.items():
+        yield Case(f"bytes of HTTP/2: {name}", make, _receive, _BYTES)
+    yield Case("bytes of HTTP/2: one frame, byte by byte", lambda n: frame(DATA, 0, 1, bytes(n)), _receive_bytes, 200_000)
+
+
+def _receive(data: bytes) -> None:
+    """As much as one connection may send, in one read."""
+    connection = ServerConnection(lambda: 0.0)
+    more = connection.receive(PREFACE + frame(SETTINGS, 0, 0, b"") + data)[1]
+    while more:
+        more = connection.receive(b"")[1]
+
+
+def _receive_bytes(data: bytes) -> None:
+    connection = ServerConnection(lambda: 0.0)
+    connection.receive(PREFACE + frame(SETTINGS, 0, 0, b"") + frame(HEADERS, 4, 1, _GET))
+    for at in range(len(data)):
+        connection.receive(data[at : at + 1])
+
+
+def _requests(count: int, fields: bytes) -> bytes:
+    return b"".join(frame(HEADERS, 5, 2 * number + 1, _GET + fields) for number in range(count))
 
 
 def _duplicates(body: bytes) -> list[str]:
@@ -104,4 +128,17 @@ _OUTPUT: dict[str, Callable[[int], Any]] = {
     "keys of digits": lambda n: {"a" + "1" * (n // 20) + str(i): 1 for i in range(20)},
     "colons": lambda n: {"a": "a:" * (n // 2)},
     "levels": lambda n: {"a": [["x" * (n // 2)]]},
+}
+_GET = b"\x82\x87\x84"
+_BODY = frame(HEADERS, 4, 1, _GET)
+_FRAMES: dict[str, Callable[[int], bytes]] = {
+    "requests": lambda n: _requests(n // 12, b""),
+    "requests of many fields": lambda n: _requests(n // 2_000, b"\x90" * 1_900),
+    "fields of one request": lambda n: _requests(1, b"\x9f" * min(n, 60_000)),
+    "requests of long fields": lambda n: _requests(n // 60_000, b"\x00\x01x\xff\xe1\xd3\x03" + b"\x1f" * 60_000),
+    "a body of small frames": lambda n: _BODY + frame(DATA, 0, 1, bytes(64)) * (n // 73),
+    "a body beyond its window": lambda n: _BODY + frame(DATA, 0, 1, bytes(16_000)) * (n // 16_009),
+    "pieces of a header block": lambda n: frame(HEADERS, 0, 1, _GET) + frame(CONTINUATION, 0, 1, b"\x9f") * (n // 10),
+    "changes of the table": lambda n: frame(HEADERS, 4, 1, b"\x20" * min(n, 60_000) + _GET),
+    "settings": lambda n: _requests(500, b"") + frame(SETTINGS, 0, 0, b"\x00\x04\x00\x00\x00\x01" * min(n // 6, 40_000)),
 }

@@ -216,3 +216,16 @@ def test_broken_handshakes_are_silent(factory, garbage, caplog):
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(main())
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("first", ["AES128", "AES256"])
+async def test_the_client_s_order_of_suites(first):
+    """Go's clients have AES-128 first, which is faster. Python can say an order for TLS 1.2 alone."""
+    async with Running() as running:
+        context = tls_context(CA.cert_pem)
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        second = {"AES128": "AES256", "AES256": "AES128"}[first]
+        context.set_ciphers(f"ECDHE+{first}:ECDHE+{second}")
+        _, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=context, server_hostname="localhost")
+        assert first in writer.get_extra_info("cipher")[0].replace("-", "")
+        await close(writer)
