@@ -10,6 +10,7 @@ v0.36.3.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from prometheus_client import (
@@ -201,8 +202,10 @@ class Metrics:
             buckets=CONVERSION_CALL_BUCKETS,
             registry=registry,
         )
-        self._read_only = self._inflight.labels("readOnly")
-        self._mutating = self._inflight.labels("mutating")
+        # Read when the metrics are, since setting two gauges twice takes 4 us of each request.
+        self._in_flight = {"readOnly": 0, "mutating": 0}
+        for kind in self._in_flight:
+            self._inflight.labels(kind).set_function(partial(self._in_flight.__getitem__, kind))
         self._children: dict[RequestKey, _RequestMetrics] = {}
         self._watches: dict[Resource, WatchMetrics] = {}
         # The series of each resource, which `forget` removes.
@@ -254,8 +257,8 @@ class Metrics:
 
     def inflight(self, read_only: int, mutating: int) -> None:
         """Sets the numbers of requests in progress, without the long-running ones."""
-        self._read_only.set(read_only)
-        self._mutating.set(mutating)
+        self._in_flight["readOnly"] = read_only
+        self._in_flight["mutating"] = mutating
 
     def long_running(self, verb: str, group: str, version: str, resource: str, subresource: str, scope: str) -> Gauge:
         """The gauge of one kind of long-running request: `inc` at the start, `dec` at the end."""

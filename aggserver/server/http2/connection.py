@@ -234,25 +234,24 @@ class _Stream:
         if message is not None and message["type"] == "http.response.start":
             self._head = message  # leaves with the first part of the body: one write, and often one TLS record
             return
+        head, self._head = self._head, None
         # GOAWAY follows the response: some clients would not read a response behind it. It is sent even if the stream was reset;
         # otherwise a client could avoid it by a reset.
-        is_last = self._head is not None and CLOSE in self._head["headers"]
+        is_last = head is not None and CLOSE in head["headers"]
         if self.closed:
-            self._head = None
+            pass
         elif message is None:
             self._reset(Code.INTERNAL_ERROR)  # a response that is not complete, for which the client would wait
         else:
-            await self._send_body(message.get("body", b""), ended=not message.get("more_body", False))
+            await self._send_body(head, message.get("body", b""), ended=not message.get("more_body", False))
         if is_last:
             self._http2.goodbye()
 
-    async def _send_body(self, data: bytes, *, ended: bool) -> None:
-        http2, head = self._http2, self._head
+    async def _send_body(self, head: Message | None, data: bytes, *, ended: bool) -> None:
+        """Send a part of the response's body. head: that of the response, before the first part."""
+        http2 = self._http2
         if head is not None:
-            self._head = None
-            headers = head["headers"]
-            if CLOSE in headers:
-                headers = [pair for pair in headers if pair != CLOSE]
+            headers = [pair for pair in head["headers"] if pair != CLOSE]
             bare = self._is_head or head["status"] in (204, 304)
             only = bare or (ended and not data)
             http2.protocol.send_head(self.id, head["status"], [*headers, *http2.wire.date()], ended=only)

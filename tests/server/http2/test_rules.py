@@ -246,6 +246,17 @@ def test_the_windows_for_bodies() -> None:
     assert made.data_to_send() == b""
 
 
+def test_the_window_of_the_connection() -> None:
+    made = connection()
+    made.consumed(1, CONNECTION_WINDOW // 2 - 1)
+    assert made.data_to_send() == b""
+    made._receivable -= CONNECTION_WINDOW // 2
+    made.consumed(3, 1)
+    (update,) = parsed(made.data_to_send())
+    assert (update.stream_id, update.window_increment) == (0, CONNECTION_WINDOW // 2)
+    assert (made._receivable, made._returned) == (CONNECTION_WINDOW, 0)
+
+
 def test_a_body_beyond_the_window() -> None:
     """Ends the stream; beyond the connection's, everything. What no stream takes is given back."""
     made = connection()
