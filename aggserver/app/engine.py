@@ -12,7 +12,6 @@ import random
 import secrets
 import socket
 import time
-import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -103,7 +102,9 @@ def new_uids() -> Callable[[], str]:
         while True:
             block = os.urandom(16 * 256)
             for start in range(0, len(block), 16):
-                yield str(uuid.UUID(bytes=block[start : start + 16], version=4))
+                # As uuid.UUID with version 4, which takes three times as long: RFC 9562, 5.4.
+                text, variant = block[start : start + 16].hex(), "89ab"[block[start + 8] >> 4 & 3]
+                yield f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}"
 
     return make().__next__
 

@@ -249,7 +249,8 @@ def _headers(request: Request, content_type: bytes, more: Sequence[tuple[bytes, 
     headers.extend(more)
     if request.last_of_connection:
         headers.append((b"connection", b"close"))
-    headers.extend((b"warning", text) for text in warning_values(request.warnings))
+    if request.warnings:
+        headers.extend((b"warning", text) for text in warning_values(request.warnings))
     return headers
 
 

@@ -48,15 +48,14 @@ class RequestInfo:
 
 def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
     """The RequestInfo of any method, path and query: a path without a resource is a non-resource request. Never fails."""
-    non_resource = RequestInfo(False, path, method.lower())
     stripped = path.strip("/")
     parts = stripped.split("/") if stripped else []
     if len(parts) < 3 or parts[0] not in ("api", "apis"):
-        return non_resource
+        return _non_resource(method, path)
     group = ""
     if parts[0] == "apis":
         if len(parts) < 4:
-            return non_resource
+            return _non_resource(method, path)
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         version, rest = parts[1], parts[2:]
@@ -65,7 +64,7 @@ def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
     old_form = rest[0] in ("watch", "proxy")
     if old_form:
         if len(rest) < 2:
-            return non_resource
+            return _non_resource(method, path)
         verb, rest = rest[0], rest[1:]
 
     namespace = ""
@@ -98,3 +97,7 @@ def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
         field_selector=query.get("fieldSelector", "") if selecting else "",
         label_selector=query.get("labelSelector", "") if selecting else "",
     )
+
+
+def _non_resource(method: str, path: str) -> RequestInfo:
+    return RequestInfo(False, path, method.lower())

@@ -19,6 +19,9 @@ class Warnings:
     def __iter__(self) -> Iterator[str]:
         return iter(self._texts)
 
+    def __bool__(self) -> bool:
+        return bool(self._texts)
+
     def append(self, text: str) -> None:
         self._texts.append(text)
 

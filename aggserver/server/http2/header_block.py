@@ -54,8 +54,6 @@ class HeaderDecoder:
 
     def decode(self, block: bytes) -> list[Field]:
         """Raises ProtocolError: after an error, the tables of both sides differ."""
-        if len(block) > MAX_HEADER_LIST:
-            raise _too_large()
         strings = _huffman_strings(block)
         try:
             fields: list[Field] = self._decoder.decode(block, True)

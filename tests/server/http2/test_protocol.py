@@ -122,7 +122,7 @@ async def test_useful_work_pays_for_frames():
     peer = await Peer(app).open()
     peer.http2.protocol.allowance = Allowance(lambda: 0.0)
     more = CREDIT_PER_RESPONSE + CREDIT_PER_DATA + size // BYTES_PER_CREDIT - 1
-    for _ in range(2 * USELESS_BURST // more):
+    for _ in range(8 * USELESS_BURST // more):
         stream = await peer.request()
         assert await peer.send(PriorityFrame(stream), WindowUpdateFrame(0, size), *[PingFrame(0, b"12345678")] * (more - 2))
     assert not peer.goaways()
