@@ -305,6 +305,17 @@ def test_large_heads_are_cut() -> None:
     assert {len(frame.data) for frame in (head, *rest[:-1])} == {16_384}
 
 
+def test_the_table_that_was_smaller_for_a_while() -> None:
+    """The client has dropped what was in it: RFC 7541, 4.2 wants to hear of the smallest size and the last, not of the others."""
+    made = connection()
+    sizes = b"".join(SettingsFrame(0, settings={1: size}).serialize() for size in (100, 0, 50, 4096))
+    made.receive(raw(1, 5, 1, GET) + sizes)
+    made.data_to_send()
+    made.send_head(1, 200, [], ended=True)
+    (head,) = parsed(made.data_to_send())
+    assert head.data == b"\x20\x3f\xe1\x1f\x88"
+
+
 def test_bodies_are_cut() -> None:
     made = connection()
     made.receive(raw(1, 5, 1, GET))
