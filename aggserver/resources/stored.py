@@ -132,7 +132,10 @@ class Stored(Handle[S, T], Hooked[S, T]):
         return found
 
     async def update(self, value: T) -> T:
-        """All but the status. Raises Conflict if the object has changed since `value` was read, NotFound, Invalid."""
+        """All but the status. Raises Conflict if the object has changed since `value` was read, NotFound, Invalid.
+
+        A value that was not read, but made, overwrites whatever is there; what its metadata does not give stays.
+        """
         found: T = await self._now().update(value)
         return found
 

@@ -255,6 +255,26 @@ async def test_an_update_keeps_the_status() -> None:
         assert (written.status.ready, written.spec.replicas) == (4, 2)
 
 
+async def test_an_update_takes_away_what_an_object_that_was_read_has_no_more() -> None:
+    app: App[None] = App()
+    sites = stored(app)
+    async with serving(app):
+        read = await sites.create(
+            Site(Metadata("web", "default", labels={"a": "b"}, finalizers=["paas.example.com/dns"]), SiteSpec("web:1"))
+        )
+        written = await sites.update(made(replicas=2))
+        assert (written.metadata.labels, written.metadata.finalizers) == ({"a": "b"}, ["paas.example.com/dns"])
+        await sites.delete("web", "default")
+        read = await sites.get("web", "default")
+        assert read.metadata.deletion_timestamp
+        read.metadata.labels = {}
+        read.metadata.finalizers.clear()
+        written = await sites.update(read)
+        assert (written.metadata.labels, written.metadata.finalizers) == ({}, [])
+        with pytest.raises(NotFound):
+            await sites.get("web", "default")
+
+
 async def test_before_and_after_it_is_served() -> None:
     app: App[None] = App()
     sites = stored(app)
