@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,12 +22,12 @@ from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.registry.rest import Context, ListOptions
 from aggserver.registry.store import Store
 from aggserver.resources.calls import Calls, name_of
-from aggserver.resources.errors import named
+from aggserver.resources.errors import AnswerError, named
 from aggserver.resources.requests import Request
 from aggserver.resources.store import asked
 from aggserver.schema.validation import validate
 from aggserver.storage.changes import DELETED
-from aggserver.typed.codec import Codec, UndecodableError
+from aggserver.typed.codec import Codec, UndecodableError, UnencodableError
 from aggserver.typed.schema import TypeSchema
 
 __all__ = ["ConnectedAction", "ConnectedStream", "Ends", "Running", "SubresourceFunction"]
@@ -40,7 +40,8 @@ _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Suc
 @dataclass(frozen=True, slots=True)
 class SubresourceFunction:
     """One subresource as it was declared. is_stream: GET instead of POST. body: of what type the body of an action is; None for
-    JSON as it comes, or no body. dry_run: whether the function knows `Request.dry_run`.
+    JSON as it comes, or no body. answer: of what other type than the resource's its answer is; None for the object, JSON, or
+    nothing. dry_run: whether the function knows `Request.dry_run`.
     """
 
     name: str
@@ -48,6 +49,7 @@ class SubresourceFunction:
     is_stream: bool
     takes_body: bool = False
     body: TypeSchema[Any] | None = None
+    answer: TypeSchema[Any] | None = None
     dry_run: bool = False
 
 
@@ -116,7 +118,9 @@ class _Connected:
 
 
 class ConnectedAction(_Connected):
-    """A POST. The answer is what the function returns: an object of the resource, JSON, or nothing, which is a success."""
+    """A POST. The answer is what the function returns: an object of the resource, or of the class that it is annotated with,
+    JSON, or nothing, which is a success.
+    """
 
     async def connect(self, context: Context, body: Any, *, dry_run: bool) -> JSONObject | AsyncIterator[bytes]:
         running, declared = self._running, self._declared
@@ -135,9 +139,14 @@ class ConnectedAction(_Connected):
             raise named(error, running.info, context.name) from None
         if answer is None:
             return dict(_SUCCESS)
-        if isinstance(answer, dict):
-            return answer
-        made = running.codec.encode(answer)
+        try:
+            if declared.answer is not None:
+                return declared.answer.codec.encode(answer)
+            if isinstance(answer, Mapping):
+                return dict(answer)
+            made = running.codec.encode(answer)
+        except UnencodableError as error:
+            raise AnswerError(_no_answer(declared, answer, running.info.kind, error)) from None
         metadata = {**obj["metadata"], **made.get("metadata", {})}
         return {"apiVersion": running.info.api_version, "kind": running.info.kind, **made, "metadata": metadata}
 
@@ -154,6 +163,13 @@ class ConnectedAction(_Connected):
             return declared.codec.decode(given)
         except UndecodableError as error:
             raise errors.invalid(info.group, info.kind, name, error.errors) from None
+
+
+def _no_answer(declared: SubresourceFunction, answer: Any, kind: str, error: UnencodableError) -> str:
+    name, class_ = name_of(declared.function), type(answer).__name__
+    if declared.answer is not None or class_ == kind:
+        return f"{name} returned a {class_} that can't be an answer: {error}"
+    return f"{name} returned a {class_}: it must be a {kind}, a dict or None, or of the class that the function is annotated with"
 
 
 class ConnectedStream(_Connected):
@@ -189,7 +205,7 @@ class ConnectedStream(_Connected):
                 except StatusError as error:
                     raise named(error, running.info, context.name) from None
                 if not isinstance(piece, bytes | str):
-                    raise TypeError(f"{name_of(function)} must yield bytes or str, not {type(piece).__name__}")
+                    raise AnswerError(f"{name_of(function)} must yield bytes or str, not {type(piece).__name__}")
                 yield piece.encode() if isinstance(piece, str) else piece
         finally:
             running.ends.forget(ended)

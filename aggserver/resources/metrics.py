@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.selectors import LabelSelector
-from aggserver.resources.errors import Unavailable
+from aggserver.resources.errors import AnswerError, Unavailable
 from aggserver.resources.requests import Labels, Request
 from aggserver.typed.metadata import Metadata
 from aggserver.typed.quantity import QUANTITY_SCHEMA, Quantity
@@ -183,7 +183,7 @@ def custom_values(metric: CustomMetric, result: Any, request: MetricRequest[Any]
     if isinstance(result, Mapping):
         found = {name: _sample(value) for name, value in result.items()}
     elif request.name == "*":
-        raise TypeError(f"{metric.name} of all {metric.resource} must be a dict of numbers by name")
+        raise AnswerError(f"{metric.name} of all {metric.resource} must be a dict of numbers by name")
     else:
         found = {request.name: _sample(result)}
     if request.name != "*":
@@ -222,7 +222,7 @@ def _is_one(result: Any) -> bool:
 
 def _iterable(result: Any) -> Iterable[Any]:
     if isinstance(result, str | bytes | Mapping) or not isinstance(result, Iterable):
-        raise TypeError(f"a metric is a number, a Sample or several of these, not {type(result).__name__}")
+        raise AnswerError(f"a metric is a number, a Sample or several of these, not {type(result).__name__}")
     return result
 
 
@@ -232,14 +232,14 @@ def _sample(value: Any) -> Sample:
     if isinstance(value, Sample):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float | Quantity):
-        raise TypeError(f"a metric is a number, a Sample or several of these, not {type(value).__name__}")
+        raise AnswerError(f"a metric is a number, a Sample or several of these, not {type(value).__name__}")
     return Sample(value)
 
 
 def _stamps(name: str, sample: Sample, max_age: float, now: datetime, window: str) -> JSONObject:
     time = sample.time or now
     if time.tzinfo is None:
-        raise TypeError(f"the time of a sample of {name} has no zone")
+        raise AnswerError(f"the time of a sample of {name} has no zone")
     age = (now - time).total_seconds()
     if age > max_age:
         raise Unavailable(f"the newest sample of {name} is {age:.0f} s old")

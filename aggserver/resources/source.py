@@ -28,7 +28,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.registry import stored
 from aggserver.resources.calls import Calls, is_stream, name_of
-from aggserver.resources.errors import NotFound, named
+from aggserver.resources.errors import AnswerError, NotFound, named
 from aggserver.resources.pages import Page
 from aggserver.resources.requests import ListRequest, Request
 from aggserver.scheme import object_meta
@@ -176,9 +176,9 @@ class ObjectSource:
             if not cursor:
                 return
             if cursor == request.cursor:
-                raise ValueError(f"{name_of(function)} returned the same cursor twice")
+                raise AnswerError(f"{name_of(function)} returned the same cursor twice")
             request = replace(request, cursor=cursor)
-        raise ValueError(f"{name_of(function)} never came to its last page")
+        raise AnswerError(f"{name_of(function)} never came to its last page")
 
     async def _limited(self, function: Callable[..., Any], items: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
         """The items of a generator function. It may take its time for all of them, but not without any progress."""
@@ -243,7 +243,7 @@ class ObjectSource:
 
     def _check_key(self, key: str, request: Request[Any], name: str, function: Callable[..., Any]) -> None:
         if key != self.key_of(request.namespace if self.info.namespaced else "", name):
-            raise ValueError(f"{name_of(function)} returned another object than {name}: {key}")
+            raise AnswerError(f"{name_of(function)} returned another object than {name}: {key}")
 
     async def _made(
         self, items: Iterable[Any] | AsyncGenerator[Any, None], namespace: str
@@ -357,7 +357,7 @@ class ObjectSource:
             if value is None and self.functions.get is not None and not request.dry_run:
                 value = await self._read(self.functions.get, asked, name)
             if value is None:
-                raise TypeError(f"{name_of(function)} returned no object, and there is no get function")
+                raise AnswerError(f"{name_of(function)} returned no object, and there is no get function")
             made = self._encoded(value, request.namespace)
             self._check_key(made[0], request, name, function)
         return made
@@ -422,7 +422,7 @@ class ObjectSource:
             shown = function(self.request(request), self._codec.decode(obj))
             if inspect.iscoroutine(shown):  # true whatever it would say
                 shown.close()
-                raise TypeError(f"{name_of(function)} must return True or False, not a coroutine")
+                raise AnswerError(f"{name_of(function)} must return True or False, not a coroutine")
             return bool(shown)
 
 
@@ -438,7 +438,7 @@ async def _each(items: Items) -> AsyncIterator[Any]:
 
 def _items(result: Any, function: Callable[..., Any]) -> Iterable[Any]:
     if result is None or isinstance(result, str | bytes | Mapping) or not isinstance(result, Iterable):
-        raise TypeError(f"{name_of(function)} must return a Page or objects, not {type(result).__name__}")
+        raise AnswerError(f"{name_of(function)} must return a Page or objects, not {type(result).__name__}")
     return result
 
 
