@@ -14,6 +14,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.resources.connecting import SubresourceFunction
 from aggserver.resources.errors import DeclarationError
+from aggserver.resources.signatures import check_call, check_name
 from aggserver.resources.source import Keeps
 from aggserver.typed import schema as schemas
 from aggserver.typed.codec import Codec
@@ -97,9 +98,12 @@ class Handle(Generic[S, T]):
         `RESOURCE/NAME`. dry_run: whether the function changes nothing where `request.dry_run` is set; without it a dry run is
         refused with 400.
         """
+        check_name(name, '@handle.action("name")', self.declaration.place)
 
         def declare(function: F) -> F:
             where = f"{self.declaration.place}: {self.declaration.name}/{name}"
+            what, given = f"the action {name} of {self.declaration.name}", ("request", "object")
+            check_call(function, what, *given, *(["body"] if _count(function) > 2 else []), where=self.declaration.place)
             takes_body, body = _body(function, where)
             answer = _answer(function, self.declaration.type, where)
             self._add(SubresourceFunction(name, function, False, takes_body, body, answer, dry_run))
@@ -113,8 +117,11 @@ class Handle(Generic[S, T]):
         Needs the right `get` on `RESOURCE/NAME`. Through kube-apiserver only `log`, `attach`, `exec`, `portforward` and `proxy`
         last for more than a minute.
         """
+        check_name(name, '@handle.stream("log")', self.declaration.place)
 
         def declare(function: F) -> F:
+            what = f"the stream {name} of {self.declaration.name}"
+            check_call(function, what, "request", "object", where=self.declaration.place, awaited=False)
             self._add(SubresourceFunction(name, function, is_stream=True))
             return function
 
@@ -129,11 +136,16 @@ class Handle(Generic[S, T]):
         self.connections[connection.name] = connection
 
 
+def _count(function: Any) -> int:
+    """How many parameters it has; what is no function has none."""
+    return len(inspect.signature(function).parameters) if callable(function) else 0
+
+
 def _body(function: Callable[..., Any], where: str) -> tuple[bool, schemas.TypeSchema[Any] | None]:
     """Whether an action takes a body, and of what type; None for JSON as it comes."""
-    parameters = list(inspect.signature(function).parameters)
-    if len(parameters) < 3:
+    if _count(function) < 3:
         return False, None
+    parameters = list(inspect.signature(function).parameters)
     try:
         annotation = typing.get_type_hints(function).get(parameters[2], Any)
     except NameError as error:

@@ -23,6 +23,7 @@ from aggserver.typed.metadata import Metadata
 from aggserver.typed.quantity import QUANTITY_SCHEMA, Quantity
 
 __all__ = [
+    "CUSTOM_VERSIONS",
     "KINDS",
     "NODES_SCHEMA",
     "PODS_SCHEMA",
@@ -46,6 +47,9 @@ Number = int | float | Quantity
 
 # Others than Kubernetes serve this group of its own.
 RESOURCE_METRICS = "metrics.k8s.io"
+
+# Of custom metrics. The first is the one of the autoscaler; scripts and older clients ask for the other one.
+CUSTOM_VERSIONS = ("v1beta2", "v1beta1")
 
 # Seconds that a sample may be old, if its metric does not say otherwise: two rounds of most collectors.
 MAX_AGE = 120.0
@@ -178,8 +182,11 @@ def external_values(metric: ExternalMetric, result: Any, labels: Labels, now: da
     return {"kind": "ExternalMetricValueList", "apiVersion": "external.metrics.k8s.io/v1beta1", "metadata": {}, "items": items}
 
 
-def custom_values(metric: CustomMetric, result: Any, request: MetricRequest[Any], now: datetime) -> JSONObject:
+def custom_values(
+    metric: CustomMetric, result: Any, request: MetricRequest[Any], now: datetime, version: str = CUSTOM_VERSIONS[0]
+) -> JSONObject:
     """The MetricValueList for what a function has returned: a number for one object, or numbers by name. Raises as above."""
+    is_old = version == "v1beta1"
     if isinstance(result, Mapping):
         found = {name: _sample(value) for name, value in result.items()}
     elif request.name == "*":
@@ -198,12 +205,13 @@ def custom_values(metric: CustomMetric, result: Any, request: MetricRequest[Any]
         items.append(
             {
                 "describedObject": described,
-                "metric": {"name": metric.name, "selector": None},
-                **_stamps(metric.name, sample, metric.max_age, now, "windowSeconds"),
+                **({"metricName": metric.name} if is_old else {"metric": {"name": metric.name, "selector": None}}),
+                **_stamps(metric.name, sample, metric.max_age, now, "window" if is_old else "windowSeconds"),
                 "value": quantity(sample.value),
+                **({"selector": None} if is_old else {}),
             }
         )
-    return {"kind": "MetricValueList", "apiVersion": "custom.metrics.k8s.io/v1beta2", "metadata": {}, "items": items}
+    return {"kind": "MetricValueList", "apiVersion": f"custom.metrics.k8s.io/{version}", "metadata": {}, "items": items}
 
 
 def quantity(value: Number) -> str:

@@ -7,6 +7,7 @@ for clients only.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -15,6 +16,7 @@ from aggserver.resources.errors import DeclarationError, FieldError, Unavailable
 from aggserver.resources.handle import Declaration, Handle
 from aggserver.resources.hooks import HookFunctions
 from aggserver.resources.requests import Changed, Gone, Request
+from aggserver.resources.signatures import check_call, check_texts
 from aggserver.typed import schema as schemas
 
 __all__ = ["Hooked", "ObjectAccess", "Stored"]
@@ -55,6 +57,7 @@ class Hooked(Generic[S, T]):
 
         Called in dry runs, after each apply and perhaps twice for one write: the same object must come out.
         """
+        check_call(function, "a default hook", "request", "new", "old")
         self.hook_functions.default.append(function)
         return function
 
@@ -63,6 +66,7 @@ class Hooked(Generic[S, T]):
 
         All validators run, and the client gets all errors, sorted by path. `request.warn` tells what is only unwise.
         """
+        check_call(function, "a validate hook", "request", "new", "old")
         self.hook_functions.validate.append(function)
         return function
 
@@ -71,6 +75,7 @@ class Hooked(Generic[S, T]):
 
         Called with the object as it is before the write; with the new one when it is created.
         """
+        check_call(function, "an authorize hook", "request", "object")
         self.hook_functions.authorize.append(function)
         return function
 
@@ -105,6 +110,11 @@ class Stored(Handle[S, T], Hooked[S, T]):
         declaration = self.declaration
         if name == declaration.version or any(each.name == name for each in self.versions):
             raise DeclarationError(f"{declaration.place}: {declaration.name} has two versions {name}")
+        check_call(up, f"`up` of version {name}", "old", where=declaration.place)
+        check_call(down, f"`down` of version {name}", "new", where=declaration.place)
+        if inspect.iscoroutinefunction(up) or inspect.iscoroutinefunction(down):
+            raise DeclarationError(f"{declaration.place}: `up` and `down` of version {name} can't be async functions")
+        check_texts(loses, "loses", declaration.place)
         made = schemas.of(type_)
         self.versions.append(OtherVersion(name, made.schema, made.codec, up, down, deprecated, made.has_status, tuple(loses)))
 

@@ -299,7 +299,7 @@ async def test_it_takes_no_longer_than_the_app_allows() -> None:
     async def act(request: Request[None], obj: Site) -> None:
         await asyncio.Event().wait()
 
-    app: App[None] = App(deadline=0.0)
+    app: App[None] = App(deadline=0.001)
     stored(app).action("approve")(act)
     async with serving(app) as running:
         await running.admin.post(SITES, site())
