@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from aggserver.meta import errors
+from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
-from aggserver.meta.selectors import LabelSelector
+from aggserver.meta.selectors import LabelSelector, SelectorError
 from aggserver.resources.errors import AnswerError, Unavailable
 from aggserver.resources.requests import Labels, Request
 from aggserver.typed.metadata import Metadata
@@ -38,6 +40,7 @@ __all__ = [
     "Usage",
     "custom_values",
     "external_values",
+    "metric_not_found",
 ]
 
 S_co = TypeVar("S_co", covariant=True)
@@ -164,12 +167,13 @@ class CustomMetric:
 
 
 def external_values(metric: ExternalMetric, result: Any, labels: Labels, now: datetime) -> JSONObject:
-    """The ExternalMetricValueList for what a function has returned. Raises Unavailable, and TypeError for what is no number."""
+    """The ExternalMetricValueList for what a function has returned. Raises Unavailable, and AnswerError for what is no number.
+
+    No series that is selected is an empty list, as custom-metrics-apiserver answers: the autoscaler takes it for an error.
+    """
     samples = [_sample(result)] if _is_one(result) else [_sample(each) for each in _iterable(result)]
     # Series are selected by their labels; a single number has none, and its function has looked at the selector itself.
     chosen = samples if _is_one(result) else [each for each in samples if not each.labels or labels.matches(each.labels)]
-    if not chosen:
-        raise Unavailable(f"{metric.name} has no sample")
     items = [
         {
             "metricName": metric.name,
@@ -185,18 +189,24 @@ def external_values(metric: ExternalMetric, result: Any, labels: Labels, now: da
 def custom_values(
     metric: CustomMetric, result: Any, request: MetricRequest[Any], now: datetime, version: str = CUSTOM_VERSIONS[0]
 ) -> JSONObject:
-    """The MetricValueList for what a function has returned: a number for one object, or numbers by name. Raises as above."""
-    is_old = version == "v1beta1"
+    """The MetricValueList for what a function has returned: a number for one object, or numbers by name. Raises as above,
+    and 404 for an object that has none.
+    """
     if isinstance(result, Mapping):
         found = {name: _sample(value) for name, value in result.items()}
     elif request.name == "*":
         raise AnswerError(f"{metric.name} of all {metric.resource} must be a dict of numbers by name")
     else:
         found = {request.name: _sample(result)}
+    if request.name != "*" and request.name not in found:
+        raise metric_not_found(metric.name, metric.resource, request.name, str(request.labels))
     if request.name != "*":
-        found = {name: sample for name, sample in found.items() if name == request.name}
-    if not found:
-        raise Unavailable(f"{metric.name} has no sample of {metric.resource} {request.name}")
+        found = {request.name: found[request.name]}
+    selector = _selector(request.labels)
+    is_old = version == "v1beta1"
+    identifier = {"metricName": metric.name, "selector": selector}
+    if not is_old:
+        identifier = {"metric": {"name": metric.name, "selector": selector}}
     items = []
     for name, sample in found.items():
         described = {"kind": metric.kind, "name": name, "apiVersion": metric.api_version}
@@ -205,13 +215,25 @@ def custom_values(
         items.append(
             {
                 "describedObject": described,
-                **({"metricName": metric.name} if is_old else {"metric": {"name": metric.name, "selector": None}}),
+                **identifier,
                 **_stamps(metric.name, sample, metric.max_age, now, "window" if is_old else "windowSeconds"),
                 "value": quantity(sample.value),
-                **({"selector": None} if is_old else {}),
             }
         )
     return {"kind": "MetricValueList", "apiVersion": f"custom.metrics.k8s.io/{version}", "metadata": {}, "items": items}
+
+
+def metric_not_found(metric: str, resource: str, name: str, selector: str = "") -> StatusError:
+    """404, as custom-metrics-apiserver says it. Source: its pkg/provider/errors.go, v1.36."""
+    of = f"{resource} {name}" + (f" with selector {selector}" if selector else "")
+    return StatusError(404, "NotFound", f"the server could not find the metric {metric} for {of}")
+
+
+def _selector(labels: Labels) -> JSONObject | None:
+    try:
+        return labels.selector.to_object() or None
+    except SelectorError as error:
+        raise errors.bad_request(str(error)) from None
 
 
 def quantity(value: Number) -> str:

@@ -31,6 +31,7 @@ from aggserver.resources.metrics import (
     MetricRequest,
     custom_values,
     external_values,
+    metric_not_found,
 )
 from aggserver.resources.requests import Labels
 from aggserver.resources.store import asked
@@ -169,7 +170,7 @@ class _OfNamespace(_Rest):
     async def answer(self, context: Context) -> JSONObject:
         metric = self._of_namespaces.get(context.name)
         if metric is None:
-            raise errors.not_found(CUSTOM, "metrics", context.name)
+            raise metric_not_found(context.name, _OF_NAMESPACES, context.namespace)
         return await _Custom(self._metrics, metric, self._version).of(context, context.namespace)
 
 
