@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from aggserver.endpoints.request import ASGIApp
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.resources.errors import DeclarationError
-from aggserver.resources.handle import Column, Declaration, Scope
+from aggserver.resources.handle import Column, Declaration, Scale, Scope
 from aggserver.resources.metrics import (
     KINDS,
     MAX_AGE,
@@ -220,11 +220,12 @@ class App(Generic[S]):
         singular: str = "",
         short_names: Sequence[str] = (),
         categories: Sequence[str] = (),
+        scale: Scale | None = None,
     ) -> Stored[S, T]:
         """A resource whose objects this server keeps, as for a CustomResourceDefinition that is made from the type.
 
-        A field `status` of the type turns the subresource on. The parameters are those of `virtual`. Raises DeclarationError and
-        TypeSchemaError, with all that is wrong.
+        A field `status` of the type turns the subresource on, and `scale` the one of that name. The other parameters are those of
+        `virtual`. Raises DeclarationError and TypeSchemaError, with all that is wrong.
         """
         place = _caller()
         made = schemas.of(type_)
@@ -243,6 +244,7 @@ class App(Generic[S]):
             selectable=_selectable(selectable, place),
             short_names=_texts(short_names, "short_names", place),
             categories=_texts(categories, "categories", place),
+            scale=_scale(scale, made.schema, place),
             type=type_,
         )
         handle: Stored[S, T] = Stored(declaration, has_status=made.has_status)
@@ -395,6 +397,13 @@ def _columns(columns: Mapping[str, str | Column] | None, schema: JSONMapping, pl
         if missing := _missing(column.path, schema):
             raise DeclarationError(f"{place}: the column {title} shows {column.path}, and there is no {missing}")
     return found
+
+
+def _scale(scale: Scale | None, schema: JSONMapping, place: str) -> Scale | None:
+    for path in () if scale is None else (scale.replicas, scale.status, *([scale.selector] if scale.selector else [])):
+        if missing := _missing(path, schema):
+            raise DeclarationError(f"{place}: scale has {path}, and there is no {missing}")
+    return scale
 
 
 def _missing(path: str, schema: JSONMapping) -> str:

@@ -25,6 +25,8 @@ from aggserver.resources.calls import Calls, name_of
 from aggserver.resources.errors import AnswerError, named
 from aggserver.resources.requests import Request
 from aggserver.resources.store import asked
+from aggserver.schema import structural
+from aggserver.schema.pruning import MalformedError, compile_pruner
 from aggserver.schema.validation import validate
 from aggserver.storage.changes import DELETED
 from aggserver.typed.codec import Codec, UndecodableError, UnencodableError
@@ -122,6 +124,10 @@ class ConnectedAction(_Connected):
     JSON, or nothing, which is a success.
     """
 
+    def __init__(self, running: Running, declared: SubresourceFunction, store: Store) -> None:
+        super().__init__(running, declared, store)
+        self._prune = None if declared.body is None else compile_pruner(structural.compile(declared.body.schema))
+
     async def connect(self, context: Context, body: Any, *, dry_run: bool) -> JSONObject | AsyncIterator[bytes]:
         running, declared = self._running, self._declared
         if dry_run and not declared.dry_run:
@@ -131,7 +137,7 @@ class ConnectedAction(_Connected):
         obj, value = await self._found(context, request)
         args = [request, value]
         if declared.takes_body:
-            args.append(self._body(body, context.name))
+            args.append(self._body(body, request, context.name))
         seconds = min(running.seconds, request.seconds_left)
         try:
             answer = await running.calls.write(declared.function, *args, seconds=seconds)
@@ -150,13 +156,20 @@ class ConnectedAction(_Connected):
         metadata = {**obj["metadata"], **made.get("metadata", {})}
         return {"apiVersion": running.info.api_version, "kind": running.info.kind, **made, "metadata": metadata}
 
-    def _body(self, body: Any, name: str) -> Any:
+    def _body(self, body: Any, request: Request[Any], name: str) -> Any:
         declared, info = self._declared.body, self._running.info
         if declared is None:
             return body
         if not isinstance(body, dict | None):
             raise errors.bad_request("the body must be a JSON object")
         given = body or {}
+        assert self._prune is not None
+        try:
+            unknown = self._prune(given)
+        except MalformedError as error:
+            raise errors.bad_request(str(error)) from None
+        for path in unknown:
+            request.warn(f'unknown field "{path}"')
         if problems := validate(given, declared.schema):
             raise errors.invalid(info.group, info.kind, name, problems)
         try:

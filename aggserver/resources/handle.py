@@ -19,7 +19,7 @@ from aggserver.resources.source import Keeps
 from aggserver.typed import schema as schemas
 from aggserver.typed.codec import Codec
 
-__all__ = ["Column", "Declaration", "Handle", "Scope"]
+__all__ = ["Column", "Declaration", "Handle", "Scale", "Scope"]
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -46,6 +46,18 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class Scale:
+    """The subresource `scale`, for `kubectl scale` and autoscalers. Paths of fields: replicas: how many are wanted, as
+    `.spec.replicas`. status: how many there are, as `.status.replicas`. selector: of the text of a label selector for the pods,
+    as `.status.selector`, which autoscalers need; '' for none.
+    """
+
+    replicas: str
+    status: str
+    selector: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Declaration:
     """What a resource is, apart from its functions. place: file and line where it was declared."""
 
@@ -64,6 +76,7 @@ class Declaration:
     categories: Sequence[str] = ()
     poll: float | None = None
     keeps: Keeps = ""
+    scale: Scale | None = None
     # The class of its objects; None for dicts.
     type: type[Any] | None = None
 

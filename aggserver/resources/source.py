@@ -250,7 +250,7 @@ class ObjectSource:
     ) -> AsyncGenerator[Made | _Unservable, None]:
         """The objects. Those that can't be served are named in the log: one bad row must not hide all the rest.
 
-        Raises TypeError for what is no object at all, since nobody can say which one is missing then.
+        Raises AnswerError for what is no object at all, since nobody can say which one is missing then.
         """
         index = 0
         async for item in _each(items):
@@ -258,19 +258,23 @@ class ObjectSource:
             try:
                 yield self._encoded(item, namespace)
             except _UNSERVABLE as error:
-                key = self._key_of_bad(item, namespace)
-                self._skip(str(error))
+                text = str(error)
+                try:
+                    key = self._key_of_bad(item, namespace)
+                except AnswerError as unknown:
+                    raise unknown from None
+                self._skip(text)
                 yield _Unservable(key)
             if not index % _TURN:
                 await asyncio.sleep(0)
 
     def _key_of_bad(self, value: Any, namespace: str) -> str:
-        """The key of an object that can't be encoded; '' if its name can't be one. Raises TypeError if it has no metadata."""
+        """The key of an object that can't be encoded; '' if its name can't be one. Raises AnswerError if it has no metadata."""
         metadata = value.get("metadata") if isinstance(value, Mapping) else getattr(value, "metadata", None)
         if isinstance(metadata, Metadata):
             metadata = metadata.to_json()
         if not isinstance(metadata, Mapping):
-            raise TypeError(f"{type(value).__name__} is no object of {self.info.resource}")
+            raise AnswerError(f"the source of {self.info.resource} has {type(value).__name__}, which is no object of it")
         name, where = str(metadata.get("name") or ""), str(metadata.get("namespace") or namespace)
         if object_meta.dns1123_subdomain(name) or (self.info.namespaced and object_meta.dns1123_label(where)):
             return ""
@@ -357,7 +361,8 @@ class ObjectSource:
             if value is None and self.functions.get is not None and not request.dry_run:
                 value = await self._read(self.functions.get, asked, name)
             if value is None:
-                raise AnswerError(f"{name_of(function)} returned no object, and there is no get function")
+                lacks = "there is no get function" if self.functions.get is None else "get finds none"
+                raise AnswerError(f"{name_of(function)} returned no object, and {lacks}")
             made = self._encoded(value, request.namespace)
             self._check_key(made[0], request, name, function)
         return made

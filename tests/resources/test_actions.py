@@ -112,6 +112,14 @@ async def test_bodies(name: str) -> None:
         assert text in answer.body.decode().replace('\\"', '"')
 
 
+async def test_unknown_fields_of_a_body_are_a_warning() -> None:
+    async with serving(with_action(typed)) as running:
+        await running.admin.post(SITES, site())
+        answer = await running.admin.post(APPROVE, {"comment": "fine", "scroe": 3})
+        assert answer.json() == {"got": "fine 1"}
+        assert 'unknown field \\"scroe\\"' in answer.header("warning")
+
+
 # --- answers ---
 
 

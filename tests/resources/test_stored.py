@@ -13,6 +13,7 @@ from aggserver.app.errors import StartError
 from aggserver.meta.errors import StatusError
 from aggserver.resources.app import App
 from aggserver.resources.errors import AlreadyExists, Conflict, DeclarationError, Invalid, NotFound, Unavailable
+from aggserver.resources.handle import Scale
 from aggserver.resources.requests import Changed, Gone
 from aggserver.typed.metadata import Metadata
 from tests.fakes.clock import settled
@@ -148,6 +149,52 @@ async def test_apply_and_watch() -> None:
         events = await watch.events(3)
         assert [each["type"] for each in events] == ["ADDED", "MODIFIED", "DELETED"]
         assert events[1]["object"]["spec"]["replicas"] == 4
+
+
+# --- scale ---
+
+
+@dataclass
+class PoolSpec:
+    replicas: int = 1
+
+
+@dataclass
+class PoolStatus:
+    replicas: int = 0
+    selector: str | None = None
+
+
+@dataclass
+class Pool:
+    metadata: Metadata
+    spec: PoolSpec = field(default_factory=PoolSpec)
+    status: PoolStatus = field(default_factory=PoolStatus)
+
+
+async def test_scale() -> None:
+    app: App[None] = App()
+    pools = app.stored("paas.example.com/v1", Pool, scale=Scale(".spec.replicas", ".status.replicas", ".status.selector"))
+    where = "/apis/paas.example.com/v1/namespaces/default/pools"
+    async with serving(app) as running:
+        made = await pools.create(Pool(Metadata("web", "default")))
+        made.status = PoolStatus(1, "app=web")
+        await pools.update_status(made)
+        found = (await running.admin.get(f"{where}/web/scale")).json()
+        assert (found["kind"], found["spec"], found["status"]) == (
+            "Scale",
+            {"replicas": 1},
+            {"replicas": 1, "selector": "app=web"},
+        )
+        assert (await running.admin.merge(f"{where}/web/scale", {"spec": {"replicas": 3}})).status == 200
+        scaled = await pools.get("web", "default")
+        assert (scaled.spec.replicas, scaled.metadata.generation) == (3, 2)
+
+
+def test_a_scale_of_fields_that_are_not_there() -> None:
+    app: App[None] = App()
+    with pytest.raises(DeclarationError, match=r"scale has \.status\.ready, and there is no \.status\.ready"):
+        app.stored("paas.example.com/v1", Pool, scale=Scale(".spec.replicas", ".status.ready"))
 
 
 # --- the handle ---
