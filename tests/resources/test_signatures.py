@@ -11,7 +11,7 @@ import pytest
 
 from aggserver.resources.app import App
 from aggserver.resources.errors import DeclarationError
-from tests.resources.stored_apps import OldSite, Site, down, up
+from tests.resources.site_types import OldSite, Site, down, up
 
 API = "paas.example.com/v1"
 
@@ -88,7 +88,7 @@ REFUSED: dict[str, tuple[Callable[[App[Any]], Any], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str) -> None:
     declare, says = REFUSED[name]
-    with pytest.raises(DeclarationError, match=rf"^(test_signatures|stored_apps)\.py:\d+: .*{says}"):
+    with pytest.raises(DeclarationError, match=rf"^(test_signatures|stored_apps|site_types)\.py:\d+: .*{says}"):
         declare(App())
 
 
