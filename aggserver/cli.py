@@ -44,6 +44,9 @@ __all__ = ["main"]
 # The exit status in shells of a command that Ctrl-C has ended.
 _INTERRUPTED = 130
 
+# The same of one that wrote to a pipe that nobody read.
+_UNREAD = 141
+
 # The command that kube-apiserver's stand-in runs.
 _STAND_IN = "kube-apiserver"
 
@@ -58,6 +61,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(sys.argv[1:] if argv is None else argv)
     except KeyboardInterrupt:
         return _INTERRUPTED
+    except BrokenPipeError:
+        # Who reads the output has enough, as `| head` has. What is not written yet must not fail again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _UNREAD
     except Exception as error:
         cause = _only(error)
         if not isinstance(cause, AggserverError):

@@ -16,6 +16,7 @@ from tests.controlplane.binaries import BinariesError, obtain, obtain_program
 from tests.controlplane.toolchain import ToolchainError
 from tests.h2spec import suite as h2spec
 from tests.konnectivity import programs as konnectivity
+from tests.metrics_adapter import program as metrics_adapter
 from tests.operators import suite as operators
 from tests.operators.test_controller_runtime import AT_LEAST
 from tests.packages import PackagesError
@@ -38,6 +39,7 @@ _BUILDS: tuple[Build, ...] = (
     _program("types"),
     konnectivity.build,
     sample_apiserver.build,
+    metrics_adapter.build,
     h2spec.build,
     pyright.build,
     conformance.build,

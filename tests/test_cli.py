@@ -167,3 +167,14 @@ def test_etcd_without_its_library(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (1, "aggserver: --storage etcd needs grpc: pip install 'aggserver[etcd]'\n")
+
+
+def test_a_reader_that_has_enough() -> None:
+    """As `aggserver completion bash | head -1`: no traceback."""
+    command = [sys.executable, "-m", "aggserver", "completion", "bash"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+        assert (process.wait(HANG_SECONDS), said) == (141, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pydoc
 from types import ModuleType
 
 import pytest
@@ -21,36 +22,43 @@ PUBLIC = {
             "Doc",
             "Event",
             "Expired",
+            "Extra",
             "FieldError",
             "Forbidden",
+            "Format",
+            "Ge",
             "Gone",
-            "Int32",
-            "IntOrString",
         ),
         *(
+            "Gt",
+            "Int32",
+            "IntOrString",
             "Invalid",
+            "JSONName",
+            "Le",
             "ListRequest",
+            "Lt",
             "MapKey",
+            "MaxLen",
             "Metadata",
             "MetricRequest",
+        ),
+        *(
+            "MinLen",
+            "MultipleOf",
             "NodeUsage",
             "NotFound",
             "Page",
+            "Pattern",
             "PodUsage",
             "Quantity",
-        ),
-        *(
             "Relist",
             "Request",
+            "Rule",
             "Sample",
-            "StatusError",
-            "Stored",
-            "Unavailable",
-            "Usage",
-            "Virtual",
-            "WatchRequest",
-            "__version__",
+            "Scale",
         ),
+        *("StatusError", "Stored", "Unavailable", "Usage", "Virtual", "WatchRequest", "__version__"),
     ],
     cel: [
         *("CELError", "Checked", "CompileError", "CostExceeded", "Duration", "Environment", "EvaluationError", "Objects"),
@@ -65,3 +73,9 @@ PUBLIC = {
 def test_public_names(module: ModuleType) -> None:
     assert sorted(module.__all__) == PUBLIC[module]
     assert all(hasattr(module, name) for name in PUBLIC[module])
+
+
+def test_help_has_all_names() -> None:
+    """Although each is loaded at its first use."""
+    told = pydoc.render_doc(aggserver, renderer=pydoc.plaintext)
+    assert [name for name in PUBLIC[aggserver] if name not in told] == ["__version__"]

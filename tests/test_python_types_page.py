@@ -57,7 +57,7 @@ def test_json(run: Run) -> None:
         ("shop", 2, "aggserver: shop: must be MODULE:TYPE, such as shop:Site\n"),
         ("shop:Nothing", 2, "aggserver: shop:Nothing: shop has no Nothing\n"),
         ("nothing:Site", 2, "aggserver: nothing:Site: there is no module nothing in this folder or on the path\n"),
-        ("shop:Port", 2, "aggserver: shop.py:10: Port: has no metadata: write metadata: Metadata as its first field\n"),
+        ("shop:Port", 2, "aggserver: shop.py:9: Port: has no metadata: write metadata: Metadata as its first field\n"),
         ("shop:FILE", 2, "aggserver: FILE.a: list of what? Give it items\n"),
     ],
 )

@@ -17,6 +17,8 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TextIO
 
+from aggserver.errors import AggserverError
+
 __all__ = ["log_to", "log_unhandled"]
 
 _log = logging.getLogger("aggserver")
@@ -28,6 +30,8 @@ _INDENT = "    "
 _MAX_TEXT = 8 * 1024
 # The most exceptions of a chain of causes that are logged.
 _MAX_CHAIN = 20
+# The modules below whose frames those of users' functions are: what is above tells users nothing.
+_CALLERS = ("aggserver.resources.calls", "aggserver.resources.threads")
 _CAUSED = "The above exception was the direct cause of the following exception:"
 _DURING = "During handling of the above exception, another exception occurred:"
 _COLOURS = {
@@ -90,7 +94,11 @@ def _escaped_char(char: str) -> str:
 
 
 def _chain(error: BaseException) -> list[str]:
-    """The lines of the traceback of an exception, after those of the exceptions that led to it."""
+    """The lines of the traceback of an exception, after those of the exceptions that led to it. Of an AggserverError the text
+    alone, which says what is wrong.
+    """
+    if isinstance(error, AggserverError):
+        return [_escaped(_cut(_text(error)))]
     chain: list[tuple[BaseException, str]] = [(error, "")]
     known = {id(error)}
     while True:
@@ -106,7 +114,7 @@ def _chain(error: BaseException) -> list[str]:
 def _traceback(error: BaseException) -> Iterator[str]:
     if error.__traceback__ is not None:
         yield "Traceback (most recent call last):"
-        for entry in traceback.format_tb(error.__traceback__):
+        for entry in traceback.format_tb(_below_the_call(error.__traceback__)):
             yield from entry.rstrip("\n").split("\n")
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
@@ -119,6 +127,16 @@ def _traceback(error: BaseException) -> Iterator[str]:
         for number, member in enumerate(error.exceptions, 1):
             yield f"{_INDENT}{number} of {len(error.exceptions)}:"
             yield from (_INDENT + line for line in _chain(member))
+
+
+def _below_the_call(trace: TracebackType) -> TracebackType:
+    """From the function of a user on, if it was one that has failed."""
+    found = frame = trace
+    while frame.tb_next is not None:
+        if frame.tb_frame.f_globals.get("__name__") in _CALLERS:
+            found = frame.tb_next
+        frame = frame.tb_next
+    return trace if found.tb_frame.f_globals.get("__name__") in _CALLERS else found
 
 
 def _text(error: BaseException) -> str:

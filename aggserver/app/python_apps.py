@@ -24,6 +24,7 @@ from aggserver.resources.errors import DeclarationError
 from aggserver.resources.following import Sleep
 from aggserver.resources.host import Hosting
 from aggserver.resources.serving import Elected, ServedApp
+from aggserver.typed.schema import TypeSchemaError
 
 __all__ = ["LoadedApps", "load", "serve_apps"]
 
@@ -42,20 +43,32 @@ def load(names: Sequence[str]) -> LoadedApps:
         module, _, attribute = name.partition(":")
         if not module or not attribute.isidentifier():
             raise StartError(f"{name}: {_FORM}")
+        if "/" in module or module.endswith(".py"):
+            raise StartError(f"{name}: {module} is the name of a file, not of a module. {_FORM}")
         try:
-            value: object = getattr(importlib.import_module(module), attribute, None)
+            imported = importlib.import_module(module)
         except ModuleNotFoundError as error:
             if error.name not in (module, module.partition(".")[0]):
                 raise _failed(name, error) from error
             raise StartError(f"{name}: there is no module {module} in this folder, nor among the installed ones") from None
+        except (DeclarationError, TypeSchemaError):
+            # It has its own place: the line of the user's code.
+            raise
         except Exception as error:
             raise _failed(name, error) from error
+        if not hasattr(imported, attribute):
+            raise StartError(f"{name}: {module} has no {attribute}. {_FORM}")
+        value: object = getattr(imported, attribute)
         if not isinstance(value, App):
-            raise StartError(f"{name}: {attribute} in {module} is no App, but {type(value).__name__}. {_FORM}")
+            raise StartError(f"{name}: {attribute} in {module} is no App, but {_described(value)}. {_FORM}")
         if any(value is other for _, other in found):
             raise StartError(f"{name}: this App is named twice")
         found.append((name, value))
     return found
+
+
+def _described(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
 def _failed(name: str, error: Exception) -> StartError:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from aggserver.meta import field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.golang import INT64_MAX, INT64_MIN
+from aggserver.meta.json_types import JSONObject
 from aggserver.meta.names import label_value, path_segment_name, qualified_name
 
 __all__ = ["FieldSelector", "LabelSelector", "Requirement", "SelectorError", "exact_value", "single_name"]
@@ -107,6 +108,23 @@ class LabelSelector:
                 raise SelectorError(f"{field.quote(operator)} is not a valid label selector operator")
             terms.append(_checked_term(expression.get("key", ""), written, tuple(expression.get("values") or ())))
         return cls(terms)
+
+    def to_object(self) -> JSONObject:
+        """The LabelSelector object of what is written. Raises SelectorError for `<` and `>`, which it has no operators for.
+
+        Source: k8s.io/apimachinery pkg/apis/meta/v1/helpers.go (ParseToLabelSelector), v0.36.3.
+        """
+        labels = {term.key: term.values[0] for term in self._terms if term.written in ("=", "==")}
+        expressions = []
+        for term in self._terms:
+            if term.written in ("=", "=="):
+                continue
+            if term.written in ("<", ">"):
+                raise SelectorError(f"{field.quote(term.written)} isn't supported in label selectors")
+            requirement = term.requirement()
+            values = {"values": list(requirement.values)} if requirement.values else {}
+            expressions.append({"key": term.key, "operator": requirement.operator, **values})
+        return ({"matchLabels": labels} if labels else {}) | ({"matchExpressions": expressions} if expressions else {})
 
     def requirements(self) -> list[Requirement]:
         return [term.requirement() for term in self._terms]

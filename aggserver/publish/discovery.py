@@ -126,7 +126,9 @@ def api_resource_list(version: APIGroupVersion) -> JSONObject:
     """APIResourceList, the answer of /apis/<group>/<version> and /api/v1."""
     resources: list[JSONObject] = []
     for resource in version.resources:
-        resources.append(_resource(resource))
+        # What has subresources alone, such as the pods of custom metrics, is no resource of this group.
+        if resource.verbs:
+            resources.append(_resource(resource))
         resources.extend(_subresource(resource, subresource) for subresource in resource.subresources)
     # The core group's list has no apiVersion, for clients of version 1.1.
     api_version = {"apiVersion": "v1"} if version.group else {}

@@ -98,7 +98,9 @@ class StoreAccess:
 
         async def change(current: JSONObject) -> JSONObject:
             if not scope.subresource:
-                kept = {name: text for name, text in current["metadata"].items() if name not in metadata}
+                # What the metadata of an object that was read from here lacks has been taken away: the last finalizer, all
+                # labels. One that was made anew does not know what there is.
+                kept = {} if metadata.get("resourceVersion") else current["metadata"]
                 return {**wanted, "metadata": {**kept, **metadata}}
             changed = {name: member for name, member in current.items() if name != "status"}
             return changed | ({"status": wanted["status"]} if "status" in wanted else {})

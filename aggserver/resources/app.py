@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from aggserver.endpoints.request import ASGIApp
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.resources.errors import DeclarationError
-from aggserver.resources.handle import Column, Declaration, Scope
+from aggserver.resources.handle import Column, Declaration, Scale, Scope
 from aggserver.resources.host_informer import HostInformer
 from aggserver.resources.metrics import (
     KINDS,
@@ -36,9 +36,11 @@ from aggserver.resources.metrics import (
 )
 from aggserver.resources.needs import Need
 from aggserver.resources.requests import ListRequest
+from aggserver.resources.signatures import check_call, check_lifespan, check_metric, check_name, check_seconds, check_texts
 from aggserver.resources.source import Keeps, RevisionsOf
 from aggserver.resources.stored import Hooked, Stored
 from aggserver.resources.virtual import Virtual, group_version, plural_of
+from aggserver.schema.structural import PRESERVE
 from aggserver.typed import schema as schemas
 from aggserver.typed.codec import Codec, DictCodec
 
@@ -79,6 +81,11 @@ class App(Generic[S]):
         self, lifespan: Callable[[], AbstractAsyncContextManager[S]], *, threads: int = 16, deadline: float = 30.0
     ) -> None: ...
     def __init__(self, lifespan: Any = None, *, threads: int = 16, deadline: float = 30.0) -> None:
+        place = _caller()
+        if lifespan is not None:
+            check_lifespan(lifespan, place)
+        check_seconds(threads, "threads", place)
+        check_seconds(deadline, "deadline", place)
         self.lifespan: Callable[[], AbstractAsyncContextManager[S]] = lifespan or _nothing
         self.threads = threads
         self.deadline = deadline
@@ -163,9 +170,11 @@ class App(Generic[S]):
             made = schemas.of_dict(schema, kind)
         else:
             raise DeclarationError(f"{place}: a resource needs a class, or a kind and a schema")
-        if poll is not None and poll <= 0:
-            raise DeclarationError(f"{place}: poll is a number of seconds above 0")
-        group, version = group_version(api_version)
+        if poll is not None:
+            check_seconds(poll, "poll", place)
+        if keeps not in ("", "metadata"):
+            raise DeclarationError(f"{place}: keeps is 'metadata', or nothing, not {keeps!r}")
+        group, version = group_version(api_version, place)
         kind = kind or made.kind
         declaration = Declaration(
             group=group,
@@ -177,10 +186,10 @@ class App(Generic[S]):
             schema=made.schema,
             codec=made.codec,
             place=place,
-            columns={title: _column(given, made.schema) for title, given in (columns or {}).items()},
-            selectable=_selectable(selectable),
-            short_names=tuple(short_names),
-            categories=tuple(categories),
+            columns=_columns(columns, made.schema, place),
+            selectable=_selectable(selectable, place),
+            short_names=_texts(short_names, "short_names", place),
+            categories=_texts(categories, "categories", place),
             poll=poll,
             keeps=keeps,
             revisions=revisions,
@@ -220,14 +229,16 @@ class App(Generic[S]):
         singular: str = "",
         short_names: Sequence[str] = (),
         categories: Sequence[str] = (),
+        scale: Scale | None = None,
     ) -> Stored[S, T]:
         """A resource whose objects this server keeps, as for a CustomResourceDefinition that is made from the type.
 
-        A field `status` of the type turns the subresource on. The parameters are those of `virtual`. Raises DeclarationError and
-        TypeSchemaError, with all that is wrong.
+        A field `status` of the type turns the subresource on, and `scale` the one of that name. The other parameters are those of
+        `virtual`. Raises DeclarationError and TypeSchemaError, with all that is wrong.
         """
+        place = _caller()
         made = schemas.of(type_)
-        group, version = group_version(api_version)
+        group, version = group_version(api_version, place)
         declaration = Declaration(
             group=group,
             version=version,
@@ -237,11 +248,12 @@ class App(Generic[S]):
             scope=scope,
             schema=made.schema,
             codec=made.codec,
-            place=_caller(),
-            columns={title: _column(given, made.schema) for title, given in (columns or {}).items()},
-            selectable=_selectable(selectable),
-            short_names=tuple(short_names),
-            categories=tuple(categories),
+            place=place,
+            columns=_columns(columns, made.schema, place),
+            selectable=_selectable(selectable, place),
+            short_names=_texts(short_names, "short_names", place),
+            categories=_texts(categories, "categories", place),
+            scale=_scale(scale, made.schema, place),
             type=type_,
         )
         handle: Stored[S, T] = Stored(declaration, has_status=made.has_status)
@@ -323,6 +335,7 @@ class App(Generic[S]):
         """
         if not inspect.iscoroutinefunction(function):
             raise DeclarationError(f"{_caller()}: a task is an async function")
+        check_call(function, "a task", "state")
         self.tasks.append(function)
         return function
 
@@ -332,8 +345,12 @@ class App(Generic[S]):
         The function returns a number, a Sample, or several Samples with labels, of which the autoscaler adds up those that its
         selector matches. Not to know is `raise Unavailable`. max_age: seconds that a sample may be old.
         """
+        place = _caller()
+        check_name(name, '@app.external_metric("name")', place)
+        check_metric(name, place)
 
         def declare(function: ExternalFunction[S]) -> ExternalFunction[S]:
+            check_call(function, f"the external metric {name}", "request", where=place)
             if name in self.external_metrics:
                 raise DeclarationError(f"{_caller()}: there are two external metrics {name}")
             self.external_metrics[name] = ExternalMetric(name, function, max_age)
@@ -356,12 +373,15 @@ class App(Generic[S]):
         resource: as `pods`, `services`, `deployments.apps`; kind, api_version and scope are needed for others than Kubernetes'
         own. The function returns a number for `request.name`, or numbers by name, which it must where the name is `*`.
         """
+        place = _caller()
+        check_metric(name, place)
         known = KINDS.get(resource)
         if known is None and not (kind and api_version):
             raise DeclarationError(f"{_caller()}: kind and api_version of {resource} are needed")
         of_version, of_kind, namespaced = known or (api_version, kind, scope == "Namespaced")
 
         def declare(function: CustomFunction[S]) -> CustomFunction[S]:
+            check_call(function, f"the metric {name} of {resource}", "request", where=place)
             if (resource, name) in self.custom_metrics:
                 raise DeclarationError(f"{_caller()}: there are two metrics {name} of {resource}")
             metric = CustomMetric(resource, name, function, of_version, of_kind, namespaced, max_age)
@@ -389,6 +409,7 @@ class App(Generic[S]):
         function: Callable[..., Any],
         made: Callable[[Iterable[Any], datetime, float], Sequence[JSONObject]],
     ) -> None:
+        check_call(function, f"the {plural[:-1]}_metrics function", "request")
         handle = self.virtual(
             f"{RESOURCE_METRICS}/v1beta1", kind=kind, schema=schema, plural=plural, singular=plural[:-1], scope=scope
         )
@@ -408,8 +429,44 @@ class App(Generic[S]):
         self.resources[declaration.name] = handle
 
 
-def _selectable(paths: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f".{path.removeprefix('.')}" for path in paths)
+def _selectable(paths: Sequence[str], place: str) -> tuple[str, ...]:
+    return tuple(f".{path.removeprefix('.')}" for path in _texts(paths, "selectable", place))
+
+
+def _texts(given: Sequence[str], what: str, place: str) -> tuple[str, ...]:
+    check_texts(given, what, place)
+    return tuple(given)
+
+
+def _columns(columns: Mapping[str, str | Column] | None, schema: JSONMapping, place: str) -> dict[str, Column]:
+    if columns is not None and not isinstance(columns, Mapping):
+        raise DeclarationError(f'{place}: columns is a dict: write columns={{"Size": ".spec.size"}}')
+    found = {title: _column(given, schema) for title, given in (columns or {}).items()}
+    for title, column in found.items():
+        if missing := _missing(column.path, schema):
+            raise DeclarationError(f"{place}: the column {title} shows {column.path}, and there is no {missing}")
+    return found
+
+
+def _scale(scale: Scale | None, schema: JSONMapping, place: str) -> Scale | None:
+    for path in () if scale is None else (scale.replicas, scale.status, *([scale.selector] if scale.selector else [])):
+        if missing := _missing(path, schema):
+            raise DeclarationError(f"{place}: scale has {path}, and there is no {missing}")
+    return scale
+
+
+def _missing(path: str, schema: JSONMapping) -> str:
+    """The part of a path up to the first name that a schema has no field of; '' if it has all, or does not tell."""
+    node: Any = schema
+    names = list(_names(path))
+    for count, name in enumerate(names, 1):
+        properties = node.get("properties")
+        if not name.isidentifier() or (count == 1 and name == "metadata") or not properties or node.get(PRESERVE):
+            return ""
+        if name not in properties:
+            return "".join(f".{each}" for each in names[:count])
+        node = properties[name]
+    return ""
 
 
 def _caller() -> str:
@@ -418,7 +475,7 @@ def _caller() -> str:
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
-def _column(given: str | Column, schema: JSONObject) -> Column:
+def _column(given: str | Column, schema: JSONMapping) -> Column:
     column = Column(given) if isinstance(given, str) else given
     path = f".{column.path.removeprefix('.')}"
     return Column(path, column.type or _type_at(path, schema), column.description, column.wide)

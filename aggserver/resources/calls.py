@@ -216,7 +216,8 @@ class Limit:
             await self._timeout.__aexit__(*error)
         except TimeoutError:
             log.warning("%s did not end in time", self._name)
-            raise errors.timeout("the resource's source did not answer in time", retry_after=1) from None
+            # Without Retry-After: client-go would ask ten times more, each of which takes as long.
+            raise errors.timeout("the resource's source did not answer in time") from None
 
 
 _NOT_BEGUN: Any = object()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,12 +22,14 @@ from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.registry.rest import Context, ListOptions
 from aggserver.registry.store import Store
 from aggserver.resources.calls import Calls, name_of
-from aggserver.resources.errors import named
+from aggserver.resources.errors import AnswerError, named
 from aggserver.resources.requests import Request
 from aggserver.resources.store import asked
+from aggserver.schema import structural
+from aggserver.schema.pruning import MalformedError, compile_pruner
 from aggserver.schema.validation import validate
 from aggserver.storage.changes import DELETED
-from aggserver.typed.codec import Codec, UndecodableError
+from aggserver.typed.codec import Codec, UndecodableError, UnencodableError
 from aggserver.typed.schema import TypeSchema
 
 __all__ = ["ConnectedAction", "ConnectedStream", "Ends", "Running", "SubresourceFunction"]
@@ -40,7 +42,8 @@ _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Suc
 @dataclass(frozen=True, slots=True)
 class SubresourceFunction:
     """One subresource as it was declared. is_stream: GET instead of POST. body: of what type the body of an action is; None for
-    JSON as it comes, or no body. dry_run: whether the function knows `Request.dry_run`.
+    JSON as it comes, or no body. answer: of what other type than the resource's its answer is; None for the object, JSON, or
+    nothing. dry_run: whether the function knows `Request.dry_run`.
     """
 
     name: str
@@ -48,6 +51,7 @@ class SubresourceFunction:
     is_stream: bool
     takes_body: bool = False
     body: TypeSchema[Any] | None = None
+    answer: TypeSchema[Any] | None = None
     dry_run: bool = False
 
 
@@ -116,7 +120,13 @@ class _Connected:
 
 
 class ConnectedAction(_Connected):
-    """A POST. The answer is what the function returns: an object of the resource, JSON, or nothing, which is a success."""
+    """A POST. The answer is what the function returns: an object of the resource, or of the class that it is annotated with,
+    JSON, or nothing, which is a success.
+    """
+
+    def __init__(self, running: Running, declared: SubresourceFunction, store: Store) -> None:
+        super().__init__(running, declared, store)
+        self._prune = None if declared.body is None else compile_pruner(structural.compile(declared.body.schema))
 
     async def connect(self, context: Context, body: Any, *, dry_run: bool) -> JSONObject | AsyncIterator[bytes]:
         running, declared = self._running, self._declared
@@ -127,7 +137,7 @@ class ConnectedAction(_Connected):
         obj, value = await self._found(context, request)
         args = [request, value]
         if declared.takes_body:
-            args.append(self._body(body, context.name))
+            args.append(self._body(body, request, context.name))
         seconds = min(running.seconds, request.seconds_left)
         try:
             answer = await running.calls.write(declared.function, *args, seconds=seconds)
@@ -135,25 +145,44 @@ class ConnectedAction(_Connected):
             raise named(error, running.info, context.name) from None
         if answer is None:
             return dict(_SUCCESS)
-        if isinstance(answer, dict):
-            return answer
-        made = running.codec.encode(answer)
+        try:
+            if declared.answer is not None:
+                return declared.answer.codec.encode(answer)
+            if isinstance(answer, Mapping):
+                return dict(answer)
+            made = running.codec.encode(answer)
+        except UnencodableError as error:
+            raise AnswerError(_no_answer(declared, answer, running.info.kind, error)) from None
         metadata = {**obj["metadata"], **made.get("metadata", {})}
         return {"apiVersion": running.info.api_version, "kind": running.info.kind, **made, "metadata": metadata}
 
-    def _body(self, body: Any, name: str) -> Any:
+    def _body(self, body: Any, request: Request[Any], name: str) -> Any:
         declared, info = self._declared.body, self._running.info
         if declared is None:
             return body
         if not isinstance(body, dict | None):
             raise errors.bad_request("the body must be a JSON object")
         given = body or {}
+        assert self._prune is not None
+        try:
+            unknown = self._prune(given)
+        except MalformedError as error:
+            raise errors.bad_request(str(error)) from None
+        for path in unknown:
+            request.warn(f'unknown field "{path}"')
         if problems := validate(given, declared.schema):
             raise errors.invalid(info.group, info.kind, name, problems)
         try:
             return declared.codec.decode(given)
         except UndecodableError as error:
             raise errors.invalid(info.group, info.kind, name, error.errors) from None
+
+
+def _no_answer(declared: SubresourceFunction, answer: Any, kind: str, error: UnencodableError) -> str:
+    name, class_ = name_of(declared.function), type(answer).__name__
+    if declared.answer is not None or class_ == kind:
+        return f"{name} returned a {class_} that can't be an answer: {error}"
+    return f"{name} returned a {class_}: it must be a {kind}, a dict or None, or of the class that the function is annotated with"
 
 
 class ConnectedStream(_Connected):
@@ -190,7 +219,7 @@ class ConnectedStream(_Connected):
                 except StatusError as error:
                     raise named(error, running.info, context.name) from None
                 if not isinstance(piece, bytes | str):
-                    raise TypeError(f"{name_of(function)} must yield bytes or str, not {type(piece).__name__}")
+                    raise AnswerError(f"{name_of(function)} must yield bytes or str, not {type(piece).__name__}")
                 yield piece.encode() if isinstance(piece, str) else piece
         finally:
             running.ends.forget(ended.set)

@@ -17,6 +17,7 @@ from aggserver.meta.resource import ResourceInfo
 
 __all__ = [
     "AlreadyExists",
+    "AnswerError",
     "Conflict",
     "DeclarationError",
     "Expired",
@@ -72,12 +73,18 @@ class Unavailable(StatusError):
         super().__init__(503, "ServiceUnavailable", message, retry_after=max(1, round(retry_after)))
 
 
+class AnswerError(AggserverError):
+    """A function has returned what it must not: the client gets 500, and the log this text, which names the function."""
+
+
 _NO_VALUE: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """What is wrong with one field. path: as in JSON, `.spec.ports[2].name`. message: for the user. value: what it is now."""
+    """What is wrong with one field. path: as in JSON, `.spec.ports[2].name`. message: for the user. value: what it is now; an
+    error without a value reads `Forbidden: ` and the message, as kube-apiserver's for a field that must not be set.
+    """
 
     path: str
     message: str

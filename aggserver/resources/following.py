@@ -19,6 +19,7 @@ from aggserver.meta.backoff import Backoff
 from aggserver.meta.warnings import Warnings
 from aggserver.registry.stored import StoredObject
 from aggserver.resources.calls import Calls, name_of
+from aggserver.resources.errors import AnswerError
 from aggserver.resources.events import Changed, Gone, Relist
 from aggserver.resources.mirror import Mirror
 from aggserver.resources.source import ObjectSource
@@ -207,7 +208,7 @@ class Following:
             if made is not None:
                 self._mirror.put(*made)
         else:
-            raise TypeError(f"a feed yields Changed, Gone or Relist, not {type(change).__name__}")
+            raise AnswerError(f"a feed yields Changed, Gone or Relist, not {type(change).__name__}")
 
     def _succeeded(self) -> None:
         if self._failing_since is not None:

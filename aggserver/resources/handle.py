@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
+import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
@@ -13,11 +14,12 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.resources.connecting import SubresourceFunction
 from aggserver.resources.errors import DeclarationError
+from aggserver.resources.signatures import check_call, check_name
 from aggserver.resources.source import Keeps, RevisionsOf
 from aggserver.typed import schema as schemas
 from aggserver.typed.codec import Codec
 
-__all__ = ["Column", "Declaration", "Handle", "Scope"]
+__all__ = ["Column", "Declaration", "Handle", "Scale", "Scope"]
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -27,6 +29,8 @@ Scope = Literal["Namespaced", "Cluster"]
 
 _NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _TAKEN = ("status", "scale")
+# What is JSON, and no object of it.
+_NO_OBJECTS = (str, bytes, int, float, bool, list, tuple, set, frozenset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,18 @@ class Column:
     type: str = ""
     description: str = ""
     wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The subresource `scale`, for `kubectl scale` and autoscalers. Paths of fields: replicas: how many are wanted, as
+    `.spec.replicas`. status: how many there are, as `.status.replicas`. selector: of the text of a label selector for the pods,
+    as `.status.selector`, which autoscalers need; '' for none.
+    """
+
+    replicas: str
+    status: str
+    selector: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +77,7 @@ class Declaration:
     poll: float | None = None
     keeps: Keeps = ""
     revisions: RevisionsOf = ""
+    scale: Scale | None = None
     # The class of its objects; None for dicts.
     type: type[Any] | None = None
 
@@ -90,14 +107,20 @@ class Handle(Generic[S, T]):
     def action(self, name: str, *, dry_run: bool = False) -> Callable[[F], F]:
         """A subresource that is called by POST: `action(request, object)` or `action(request, object, body)`.
 
-        The type of a third parameter is that of the body, which is checked against it. Returns the object, JSON, or None for a
-        plain success. Needs the right `create` on `RESOURCE/NAME`. dry_run: whether the function changes nothing where
-        `request.dry_run` is set; without it a dry run is refused with 400.
+        The type of a third parameter is that of the body, which is checked against it. Returns the object, an instance of
+        another class that the function is annotated with, a dict, or None for a plain success. Needs the right `create` on
+        `RESOURCE/NAME`. dry_run: whether the function changes nothing where `request.dry_run` is set; without it a dry run is
+        refused with 400.
         """
+        check_name(name, '@handle.action("name")', self.declaration.place)
 
         def declare(function: F) -> F:
-            takes_body, body = _body(function, f"{self.declaration.place}: {self.declaration.name}/{name}")
-            self._add(SubresourceFunction(name, function, is_stream=False, takes_body=takes_body, body=body, dry_run=dry_run))
+            where = f"{self.declaration.place}: {self.declaration.name}/{name}"
+            what, given = f"the action {name} of {self.declaration.name}", ("request", "object")
+            check_call(function, what, *given, *(["body"] if _count(function) > 2 else []), where=self.declaration.place)
+            takes_body, body = _body(function, where)
+            answer = _answer(function, self.declaration.type, where)
+            self._add(SubresourceFunction(name, function, False, takes_body, body, answer, dry_run))
             return function
 
         return declare
@@ -108,8 +131,11 @@ class Handle(Generic[S, T]):
         Needs the right `get` on `RESOURCE/NAME`. Through kube-apiserver only `log`, `attach`, `exec`, `portforward` and `proxy`
         last for more than a minute.
         """
+        check_name(name, '@handle.stream("log")', self.declaration.place)
 
         def declare(function: F) -> F:
+            what = f"the stream {name} of {self.declaration.name}"
+            check_call(function, what, "request", "object", where=self.declaration.place, awaited=False)
             self._add(SubresourceFunction(name, function, is_stream=True))
             return function
 
@@ -124,15 +150,45 @@ class Handle(Generic[S, T]):
         self.connections[connection.name] = connection
 
 
+def _count(function: Any) -> int:
+    """How many parameters it has; what is no function has none."""
+    return len(inspect.signature(function).parameters) if callable(function) else 0
+
+
 def _body(function: Callable[..., Any], where: str) -> tuple[bool, schemas.TypeSchema[Any] | None]:
     """Whether an action takes a body, and of what type; None for JSON as it comes."""
-    parameters = list(inspect.signature(function).parameters)
-    if len(parameters) < 3:
+    if _count(function) < 3:
         return False, None
+    parameters = list(inspect.signature(function).parameters)
     try:
         annotation = typing.get_type_hints(function).get(parameters[2], Any)
     except NameError as error:
         raise DeclarationError(f"{where}: the type of {parameters[2]} can't be found: {error}") from None
-    if annotation is Any or (typing.get_origin(annotation) or annotation) in (dict, Mapping, JSONObject):
-        return True, None
-    return True, schemas.of_value(annotation)
+    return True, None if _is_json(annotation) else schemas.of_value(annotation)
+
+
+def _answer(function: Callable[..., Any], type_: type[Any] | None, where: str) -> schemas.TypeSchema[Any] | None:
+    """Of what class other than the resource's an action's answer is, by its annotation."""
+    try:
+        annotation = typing.get_type_hints(function).get("return", Any)
+    except (NameError, TypeError):
+        return None  # of a module that only type checkers import, or of what is no function
+    classes = [each for each in _members(annotation) if each is not type(None)]
+    if not classes or any(_is_json(each) or each is type_ or each is object for each in classes):
+        return None
+    origin = typing.get_origin(classes[0]) or classes[0]
+    if origin in (Awaitable, Coroutine):
+        return None  # of a plain function that calls an async one
+    if len(classes) > 1 or not inspect.isclass(origin) or origin in _NO_OBJECTS:
+        shown = inspect.formatannotation(annotation)
+        raise DeclarationError(f"{where} returns {shown}: an answer is the object, one other class, a dict, or None")
+    return schemas.of_value(classes[0])
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    return typing.get_args(annotation) if is_union else (annotation,)
+
+
+def _is_json(annotation: Any) -> bool:
+    return annotation is Any or (typing.get_origin(annotation) or annotation) in (dict, Mapping, JSONObject)

@@ -23,7 +23,7 @@ from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.resources.calls import Calls, name_of
-from aggserver.resources.errors import FieldError, Invalid, named
+from aggserver.resources.errors import AnswerError, FieldError, Invalid, named
 from aggserver.resources.requests import Request, asked
 from aggserver.typed.codec import Codec, UndecodableError
 
@@ -155,7 +155,7 @@ class ObjectHooks:
         given = list(found) if isinstance(found, Iterable) else [found]
         for each in given:
             if not isinstance(each, FieldError):
-                raise TypeError(f"{name_of(function)} must yield FieldErrors, not {type(each).__name__}")
+                raise AnswerError(f"{name_of(function)} must yield FieldErrors, not {type(each).__name__}")
         return given
 
     async def _call(self, function: Callable[..., Any], *args: Any, name: str) -> Any:

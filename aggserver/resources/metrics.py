@@ -15,14 +15,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from aggserver.meta import errors
+from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
-from aggserver.meta.selectors import LabelSelector
-from aggserver.resources.errors import Unavailable
+from aggserver.meta.selectors import LabelSelector, SelectorError
+from aggserver.resources.errors import AnswerError, Unavailable
 from aggserver.resources.requests import Labels, Request
 from aggserver.typed.metadata import Metadata
 from aggserver.typed.quantity import QUANTITY_SCHEMA, Quantity
 
 __all__ = [
+    "CUSTOM_VERSIONS",
     "KINDS",
     "NODES_SCHEMA",
     "PODS_SCHEMA",
@@ -37,6 +40,7 @@ __all__ = [
     "Usage",
     "custom_values",
     "external_values",
+    "metric_not_found",
 ]
 
 S_co = TypeVar("S_co", covariant=True)
@@ -46,6 +50,9 @@ Number = int | float | Quantity
 
 # Others than Kubernetes serve this group of its own.
 RESOURCE_METRICS = "metrics.k8s.io"
+
+# Of custom metrics. The first is the one of the autoscaler; scripts and older clients ask for the other one.
+CUSTOM_VERSIONS = ("v1beta2", "v1beta1")
 
 # Seconds that a sample may be old, if its metric does not say otherwise: two rounds of most collectors.
 MAX_AGE = 120.0
@@ -160,12 +167,13 @@ class CustomMetric:
 
 
 def external_values(metric: ExternalMetric, result: Any, labels: Labels, now: datetime) -> JSONObject:
-    """The ExternalMetricValueList for what a function has returned. Raises Unavailable, and TypeError for what is no number."""
+    """The ExternalMetricValueList for what a function has returned. Raises Unavailable, and AnswerError for what is no number.
+
+    No series that is selected is an empty list, as custom-metrics-apiserver answers: the autoscaler takes it for an error.
+    """
     samples = [_sample(result)] if _is_one(result) else [_sample(each) for each in _iterable(result)]
     # Series are selected by their labels; a single number has none, and its function has looked at the selector itself.
     chosen = samples if _is_one(result) else [each for each in samples if not each.labels or labels.matches(each.labels)]
-    if not chosen:
-        raise Unavailable(f"{metric.name} has no sample")
     items = [
         {
             "metricName": metric.name,
@@ -178,18 +186,27 @@ def external_values(metric: ExternalMetric, result: Any, labels: Labels, now: da
     return {"kind": "ExternalMetricValueList", "apiVersion": "external.metrics.k8s.io/v1beta1", "metadata": {}, "items": items}
 
 
-def custom_values(metric: CustomMetric, result: Any, request: MetricRequest[Any], now: datetime) -> JSONObject:
-    """The MetricValueList for what a function has returned: a number for one object, or numbers by name. Raises as above."""
+def custom_values(
+    metric: CustomMetric, result: Any, request: MetricRequest[Any], now: datetime, version: str = CUSTOM_VERSIONS[0]
+) -> JSONObject:
+    """The MetricValueList for what a function has returned: a number for one object, or numbers by name. Raises as above,
+    and 404 for an object that has none.
+    """
     if isinstance(result, Mapping):
         found = {name: _sample(value) for name, value in result.items()}
     elif request.name == "*":
-        raise TypeError(f"{metric.name} of all {metric.resource} must be a dict of numbers by name")
+        raise AnswerError(f"{metric.name} of all {metric.resource} must be a dict of numbers by name")
     else:
         found = {request.name: _sample(result)}
+    if request.name != "*" and request.name not in found:
+        raise metric_not_found(metric.name, metric.resource, request.name, str(request.labels))
     if request.name != "*":
-        found = {name: sample for name, sample in found.items() if name == request.name}
-    if not found:
-        raise Unavailable(f"{metric.name} has no sample of {metric.resource} {request.name}")
+        found = {request.name: found[request.name]}
+    selector = _selector(request.labels)
+    is_old = version == "v1beta1"
+    identifier = {"metricName": metric.name, "selector": selector}
+    if not is_old:
+        identifier = {"metric": {"name": metric.name, "selector": selector}}
     items = []
     for name, sample in found.items():
         described = {"kind": metric.kind, "name": name, "apiVersion": metric.api_version}
@@ -198,12 +215,25 @@ def custom_values(metric: CustomMetric, result: Any, request: MetricRequest[Any]
         items.append(
             {
                 "describedObject": described,
-                "metric": {"name": metric.name, "selector": None},
-                **_stamps(metric.name, sample, metric.max_age, now, "windowSeconds"),
+                **identifier,
+                **_stamps(metric.name, sample, metric.max_age, now, "window" if is_old else "windowSeconds"),
                 "value": quantity(sample.value),
             }
         )
-    return {"kind": "MetricValueList", "apiVersion": "custom.metrics.k8s.io/v1beta2", "metadata": {}, "items": items}
+    return {"kind": "MetricValueList", "apiVersion": f"custom.metrics.k8s.io/{version}", "metadata": {}, "items": items}
+
+
+def metric_not_found(metric: str, resource: str, name: str, selector: str = "") -> StatusError:
+    """404, as custom-metrics-apiserver says it. Source: its pkg/provider/errors.go, v1.36."""
+    of = f"{resource} {name}" + (f" with selector {selector}" if selector else "")
+    return StatusError(404, "NotFound", f"the server could not find the metric {metric} for {of}")
+
+
+def _selector(labels: Labels) -> JSONObject | None:
+    try:
+        return labels.selector.to_object() or None
+    except SelectorError as error:
+        raise errors.bad_request(str(error)) from None
 
 
 def quantity(value: Number) -> str:
@@ -222,7 +252,7 @@ def _is_one(result: Any) -> bool:
 
 def _iterable(result: Any) -> Iterable[Any]:
     if isinstance(result, str | bytes | Mapping) or not isinstance(result, Iterable):
-        raise TypeError(f"a metric is a number, a Sample or several of these, not {type(result).__name__}")
+        raise AnswerError(f"a metric is a number, a Sample or several of these, not {type(result).__name__}")
     return result
 
 
@@ -232,14 +262,14 @@ def _sample(value: Any) -> Sample:
     if isinstance(value, Sample):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float | Quantity):
-        raise TypeError(f"a metric is a number, a Sample or several of these, not {type(value).__name__}")
+        raise AnswerError(f"a metric is a number, a Sample or several of these, not {type(value).__name__}")
     return Sample(value)
 
 
 def _stamps(name: str, sample: Sample, max_age: float, now: datetime, window: str) -> JSONObject:
     time = sample.time or now
     if time.tzinfo is None:
-        raise TypeError(f"the time of a sample of {name} has no zone")
+        raise AnswerError(f"the time of a sample of {name} has no zone")
     age = (now - time).total_seconds()
     if age > max_age:
         raise Unavailable(f"the newest sample of {name} is {age:.0f} s old")

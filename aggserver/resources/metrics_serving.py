@@ -24,7 +24,15 @@ from aggserver.publish.models import Published
 from aggserver.registry.rest import Context
 from aggserver.resources.calls import Calls
 from aggserver.resources.errors import Unavailable, named
-from aggserver.resources.metrics import CustomMetric, ExternalMetric, MetricRequest, custom_values, external_values
+from aggserver.resources.metrics import (
+    CUSTOM_VERSIONS,
+    CustomMetric,
+    ExternalMetric,
+    MetricRequest,
+    custom_values,
+    external_values,
+    metric_not_found,
+)
 from aggserver.resources.requests import Labels
 from aggserver.resources.store import asked
 
@@ -71,15 +79,17 @@ class AppMetrics:
         by_resource: dict[str, dict[str, CustomMetric]] = {}
         for metric in self._custom:
             by_resource.setdefault(metric.resource, {})[metric.name] = metric
-        for resource, metrics in by_resource.items():
-            if resource == _OF_NAMESPACES:
-                rests: dict[str, _Rest] = {"": _OfNamespace(self, metrics)}
-                found.append(_served(CUSTOM, "v1beta2", "metrics", "MetricValueList", rests, "get", namespaced=True))
-                continue
-            rests = {name: _Custom(self, metric) for name, metric in metrics.items()}
-            namespaced = next(iter(metrics.values())).namespaced
-            found.append(_served(CUSTOM, "v1beta2", resource, "MetricValueList", rests, "get", namespaced=namespaced))
+        for version in CUSTOM_VERSIONS:
+            found += [self._resource(version, resource, metrics) for resource, metrics in by_resource.items()]
         return found
+
+    def _resource(self, version: str, resource: str, metrics: Mapping[str, CustomMetric]) -> Served:
+        if resource == _OF_NAMESPACES:
+            rests: dict[str, _Rest] = {"": _OfNamespace(self, metrics, version)}
+            return _served(CUSTOM, version, "metrics", "MetricValueList", rests, "get", namespaced=True)
+        rests = {name: _Custom(self, metric, version) for name, metric in metrics.items()}
+        namespaced = next(iter(metrics.values())).namespaced
+        return _served(CUSTOM, version, resource, "MetricValueList", rests, "get", namespaced=namespaced)
 
     async def answer(self, function: Callable[..., Any], request: MetricRequest[Any], resource: str) -> Any:
         try:
@@ -134,9 +144,10 @@ class _External(_Rest):
 
 
 class _Custom(_Rest):
-    def __init__(self, metrics: AppMetrics, metric: CustomMetric) -> None:
+    def __init__(self, metrics: AppMetrics, metric: CustomMetric, version: str) -> None:
         super().__init__(metrics)
         self._metric = metric
+        self._version = version
 
     async def answer(self, context: Context) -> JSONObject:
         return await self.of(context, context.name)
@@ -145,21 +156,22 @@ class _Custom(_Rest):
         selectors = {"labels": "metricLabelSelector", "objects": "labelSelector"}
         request = self._metrics.request(context, self._metric.name, selectors, name)
         result = await self._metrics.answer(self._metric.function, request, self._metric.resource)
-        return custom_values(self._metric, result, request, self._metrics.now())
+        return custom_values(self._metric, result, request, self._metrics.now(), self._version)
 
 
 class _OfNamespace(_Rest):
     """Metrics of namespaces, whose path has the namespace as such and the metric as a name."""
 
-    def __init__(self, metrics: AppMetrics, of_namespaces: Mapping[str, CustomMetric]) -> None:
+    def __init__(self, metrics: AppMetrics, of_namespaces: Mapping[str, CustomMetric], version: str) -> None:
         super().__init__(metrics)
         self._of_namespaces = of_namespaces
+        self._version = version
 
     async def answer(self, context: Context) -> JSONObject:
         metric = self._of_namespaces.get(context.name)
         if metric is None:
-            raise errors.not_found(CUSTOM, "metrics", context.name)
-        return await _Custom(self._metrics, metric).of(context, context.namespace)
+            raise metric_not_found(context.name, _OF_NAMESPACES, context.namespace)
+        return await _Custom(self._metrics, metric, self._version).of(context, context.namespace)
 
 
 def _served(group: str, version: str, name: str, kind: str, rests: Mapping[str, _Rest], verb: str, *, namespaced: bool) -> Served:

@@ -552,8 +552,11 @@ def _definition(declaration: Declaration, stored: Stored[Any, Any] | None = None
         "storage": True,
         "schema": {"openAPIV3Schema": declaration.schema},
     }
-    if stored is not None and stored.has_status:
-        version["subresources"] = {"status": {}}
+    subresources: JSONObject = {"status": {}} if stored is not None and stored.has_status else {}
+    if (scale := declaration.scale) is not None:
+        subresources["scale"] = {"specReplicasPath": scale.replicas, "statusReplicasPath": scale.status}
+        subresources["scale"] |= {"labelSelectorPath": scale.selector} if scale.selector else {}
+    version |= {"subresources": subresources} if subresources else {}
     if declaration.columns:
         version["additionalPrinterColumns"] = _columns(declaration)
     if declaration.selectable:
@@ -565,7 +568,7 @@ def _definition(declaration: Declaration, stored: Stored[Any, Any] | None = None
         "spec": {"group": declaration.group, "scope": declaration.scope, "names": names, "versions": [version]},
     }
     for other in () if stored is None else stored.versions:
-        crd["spec"]["versions"].append(_other_version(other, declaration.schema, has_status="subresources" in version))
+        crd["spec"]["versions"].append(_other_version(other, declaration.schema, has_status="status" in subresources))
     is_taken = "." not in declaration.group or validation.is_protected(declaration.group)
     if is_taken and declaration.group != RESOURCE_METRICS:
         raise DeclarationError(

@@ -28,7 +28,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.registry import stored
 from aggserver.resources.calls import Calls, is_stream, name_of
-from aggserver.resources.errors import NotFound, named
+from aggserver.resources.errors import AnswerError, NotFound, named
 from aggserver.resources.events import Bookmark, Event
 from aggserver.resources.pages import Page
 from aggserver.resources.requests import ListRequest, Request, WatchRequest
@@ -198,9 +198,9 @@ class ObjectSource:
             if not cursor:
                 return
             if cursor == request.cursor:
-                raise ValueError(f"{name_of(function)} returned the same cursor twice")
+                raise AnswerError(f"{name_of(function)} returned the same cursor twice")
             request = replace(request, cursor=cursor)
-        raise ValueError(f"{name_of(function)} never came to its last page")
+        raise AnswerError(f"{name_of(function)} never came to its last page")
 
     async def _limited(self, function: Callable[..., Any], items: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
         """The items of a generator function. It may take its time for all of them, but not without any progress."""
@@ -287,14 +287,14 @@ class ObjectSource:
 
     def _check_key(self, key: str, request: Request[Any], name: str, function: Callable[..., Any]) -> None:
         if key != self.key_of(request.namespace if self.info.namespaced else "", name):
-            raise ValueError(f"{name_of(function)} returned another object than {name}: {key}")
+            raise AnswerError(f"{name_of(function)} returned another object than {name}: {key}")
 
     async def _made(
         self, items: Iterable[Any] | AsyncGenerator[Any, None], namespace: str
     ) -> AsyncGenerator[Made | _Unservable, None]:
         """The objects. Those that can't be served are named in the log: one bad row must not hide all the rest.
 
-        Raises TypeError for what is no object at all, since nobody can say which one is missing then.
+        Raises AnswerError for what is no object at all, since nobody can say which one is missing then.
         """
         index = 0
         async for item in _each(items):
@@ -302,19 +302,23 @@ class ObjectSource:
             try:
                 yield self._encoded(item, namespace)
             except _UNSERVABLE as error:
-                key = self._key_of_bad(item, namespace)
-                self._skip(str(error))
+                text = str(error)
+                try:
+                    key = self._key_of_bad(item, namespace)
+                except AnswerError as unknown:
+                    raise unknown from None
+                self._skip(text)
                 yield _Unservable(key)
             if not index % _TURN:
                 await asyncio.sleep(0)
 
     def _key_of_bad(self, value: Any, namespace: str) -> str:
-        """The key of an object that can't be encoded; '' if its name can't be one. Raises TypeError if it has no metadata."""
+        """The key of an object that can't be encoded; '' if its name can't be one. Raises AnswerError if it has no metadata."""
         metadata = value.get("metadata") if isinstance(value, Mapping) else getattr(value, "metadata", None)
         if isinstance(metadata, Metadata):
             metadata = metadata.to_json()
         if not isinstance(metadata, Mapping):
-            raise TypeError(f"{type(value).__name__} is no object of {self.info.resource}")
+            raise AnswerError(f"the source of {self.info.resource} has {type(value).__name__}, which is no object of it")
         name, where = str(metadata.get("name") or ""), str(metadata.get("namespace") or namespace)
         if object_meta.dns1123_subdomain(name) or (self.info.namespaced and object_meta.dns1123_label(where)):
             return ""
@@ -408,7 +412,7 @@ class ObjectSource:
                 if value is None:  # somebody else has deleted it since
                     raise NotFound
             if value is None:
-                raise TypeError(f"{name_of(function)} returned no object, and there is no get function")
+                raise AnswerError(f"{name_of(function)} returned no object, and there is no get function")
             made = self._encoded(value, request.namespace, is_there=not request.dry_run)
             self._check_key(made[0], request, name, function)
         return made
@@ -473,7 +477,7 @@ class ObjectSource:
             shown = function(self.request(request), self._codec.decode(obj))
             if inspect.iscoroutine(shown):  # true whatever it would say
                 shown.close()
-                raise TypeError(f"{name_of(function)} must return True or False, not a coroutine")
+                raise AnswerError(f"{name_of(function)} must return True or False, not a coroutine")
             return bool(shown)
 
 
@@ -489,7 +493,7 @@ async def _each(items: Items) -> AsyncIterator[Any]:
 
 def _items(result: Any, function: Callable[..., Any]) -> Iterable[Any]:
     if result is None or isinstance(result, str | bytes | Mapping) or not isinstance(result, Iterable):
-        raise TypeError(f"{name_of(function)} must return a Page or objects, not {type(result).__name__}")
+        raise AnswerError(f"{name_of(function)} must return a Page or objects, not {type(result).__name__}")
     return result
 
 

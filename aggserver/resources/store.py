@@ -73,6 +73,10 @@ _SIGNATURE = 16
 _TURN = 50
 # The page that a source is asked for by a client that gives no limit.
 _PAGE = 500
+# The most objects of a page that is cut for a client's limit, if a source gives more than it is asked for. A larger one is given
+# as a whole, which clients must expect: for each next part of it the source would have to make all of it again.
+# Source: k8s.io/apimachinery pkg/apis/meta/v1/types.go (ListOptions.Limit), v0.36.3.
+_MOST_CUT = 1_000
 TOO_OLD = "The resourceVersion for the provided list is too old."
 _EXPIRED = "The provided continue parameter is too old to display a consistent list result. You must start a new list without it."
 
@@ -477,7 +481,7 @@ class DirectStore(SourceStore):
             revision = revision or self._revision(page)
             is_shown = admits if page.filtered else matches
             for index, item in enumerate(page.objects[skip:], skip):
-                if limit and len(found) == limit:  # a source that gives more than it is asked for
+                if limit and len(found) == limit and len(page.objects) <= _MOST_CUT:  # one that gives more than it is asked for
                     return [*found.values()], self._sealed(context, options, cursor, index, revision), revision
                 if is_shown(obj := self._object(*item)):
                     found.setdefault(obj.key, obj)

@@ -7,6 +7,7 @@ for clients only.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -16,6 +17,7 @@ from aggserver.resources.events import Changed, Gone
 from aggserver.resources.handle import Declaration, Handle
 from aggserver.resources.hooks import HookFunctions
 from aggserver.resources.requests import Request
+from aggserver.resources.signatures import check_call, check_texts
 from aggserver.typed import schema as schemas
 
 __all__ = ["Hooked", "ObjectAccess", "Stored"]
@@ -56,6 +58,7 @@ class Hooked(Generic[S, T]):
 
         Called in dry runs, after each apply and perhaps twice for one write: the same object must come out.
         """
+        check_call(function, "a default hook", "request", "new", "old")
         self.hook_functions.default.append(function)
         return function
 
@@ -64,6 +67,7 @@ class Hooked(Generic[S, T]):
 
         All validators run, and the client gets all errors, sorted by path. `request.warn` tells what is only unwise.
         """
+        check_call(function, "a validate hook", "request", "new", "old")
         self.hook_functions.validate.append(function)
         return function
 
@@ -72,6 +76,7 @@ class Hooked(Generic[S, T]):
 
         Called with the object as it is before the write; with the new one when it is created.
         """
+        check_call(function, "an authorize hook", "request", "object")
         self.hook_functions.authorize.append(function)
         return function
 
@@ -106,6 +111,11 @@ class Stored(Handle[S, T], Hooked[S, T]):
         declaration = self.declaration
         if name == declaration.version or any(each.name == name for each in self.versions):
             raise DeclarationError(f"{declaration.place}: {declaration.name} has two versions {name}")
+        check_call(up, f"`up` of version {name}", "old", where=declaration.place)
+        check_call(down, f"`down` of version {name}", "new", where=declaration.place)
+        if inspect.iscoroutinefunction(up) or inspect.iscoroutinefunction(down):
+            raise DeclarationError(f"{declaration.place}: `up` and `down` of version {name} can't be async functions")
+        check_texts(loses, "loses", declaration.place)
         made = schemas.of(type_)
         self.versions.append(OtherVersion(name, made.schema, made.codec, up, down, deprecated, made.has_status, tuple(loses)))
 
@@ -133,7 +143,10 @@ class Stored(Handle[S, T], Hooked[S, T]):
         return found
 
     async def update(self, value: T) -> T:
-        """All but the status. Raises Conflict if the object has changed since `value` was read, NotFound, Invalid."""
+        """All but the status. Raises Conflict if the object has changed since `value` was read, NotFound, Invalid.
+
+        A value that was not read, but made, overwrites whatever is there; what its metadata does not give stays.
+        """
         found: T = await self._now().update(value)
         return found
 

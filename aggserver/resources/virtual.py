@@ -16,6 +16,7 @@ from aggserver.resources.events import Bookmark, Changed, Event, Gone, Relist
 from aggserver.resources.handle import Declaration, Handle
 from aggserver.resources.pages import Page
 from aggserver.resources.requests import ListRequest, Request, WatchRequest
+from aggserver.resources.signatures import check_call
 from aggserver.resources.source import Functions
 
 __all__ = ["Virtual", "group_version", "plural_of"]
@@ -35,6 +36,18 @@ WatchFunction = (
     Callable[[WatchRequest[S]], AsyncIterator[Event[T] | Bookmark]] | Callable[[WatchRequest[S]], Iterator[Event[T] | Bookmark]]
 )
 VisibleFunction = Callable[[Request[S], T], bool]
+
+
+# Verb -> what its function is called with.
+_PARAMETERS = {
+    "list": ("request",),
+    "get": ("request", "name"),
+    "create": ("request", "new"),
+    "update": ("request", "new", "old"),
+    "delete": ("request", "old"),
+    "feed": ("state",),
+    "visible": ("request", "object"),
+}
 
 
 class Virtual(Handle[S, T]):
@@ -130,8 +143,8 @@ class Virtual(Handle[S, T]):
     def _set(self, verb: str, function: Any) -> None:
         if getattr(self.functions, verb) is not None:
             raise DeclarationError(f"{self.declaration.place}: {self.declaration.name} has two functions for {verb}")
-        if not callable(function):
-            raise DeclarationError(f"{self.declaration.place}: {verb} needs a function, not {type(function).__name__}")
+        what = f"the {verb} function of {self.declaration.name}"
+        check_call(function, what, *_PARAMETERS[verb], where=self.declaration.place, awaited=verb != "feed")
         setattr(self.functions, verb, function)
 
 
@@ -143,12 +156,12 @@ def plural_of(kind: str) -> str:
     return name.removesuffix("y") + "ies" if name.endswith("y") else name + "s"
 
 
-def group_version(api_version: str) -> tuple[str, str]:
+def group_version(api_version: str, place: str) -> tuple[str, str]:
     """Raises DeclarationError for what is not `group/version`."""
     try:
         group, version = versions.parse_group_version(api_version)
     except ValueError:
         group = version = ""
     if not group or not version:
-        raise DeclarationError(f"{api_version!r} is no `group/version`, such as example.com/v1")
+        raise DeclarationError(f"{place}: {api_version!r} is no `group/version`, such as example.com/v1")
     return group, version

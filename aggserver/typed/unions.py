@@ -149,7 +149,15 @@ def _rule(
 
 def _is_visible(name: str, schema: JSONObject) -> bool:
     """Whether rules can name a property: it must have a type, and a name that can be written."""
-    return escape(name) is not None and bool(schema.get("type") or schema.get(INT_OR_STRING))
+    return escape(name) is not None and _has_type(schema)
+
+
+def _has_type(schema: JSONObject) -> bool:
+    """A list or a map of anything has no type in CEL, as its items have none."""
+    inner = schema.get("items") if schema.get("type") == "array" else schema.get("additionalProperties")
+    if isinstance(inner, dict):
+        return _has_type(inner)
+    return bool(schema.get("type") or schema.get(INT_OR_STRING))
 
 
 def _type(value: Any) -> str:

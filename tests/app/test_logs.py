@@ -21,6 +21,8 @@ from aggserver.app.logs import log_to, log_unhandled
 from aggserver.authentication.user import PRIVILEGED_GROUP, UserInfo
 from aggserver.endpoints.request import Request, StreamResponse
 from aggserver.options import parse
+from aggserver.resources.calls import Calls
+from aggserver.resources.errors import AnswerError
 from aggserver.server.serving import Server
 from tests.fakes.clock import until
 from tests.fakes.server import LocalServer
@@ -158,6 +160,41 @@ def test_a_traceback_is_readable(stream: io.StringIO) -> None:
         rf"        2 of 2:\n        ValueError\n"
     )
     assert re.fullmatch(expected, stream.getvalue().partition("\n")[2])
+
+
+def _plain(request: object) -> None:
+    raise ValueError("mine")
+
+
+async def _async(request: object) -> None:
+    await asyncio.sleep(0)
+    raise ValueError("mine")
+
+
+def _generator(request: object) -> Iterator[int]:
+    yield 1
+    raise ValueError("mine")
+
+
+@pytest.mark.parametrize("function", [_plain, _async, _generator])
+async def test_a_traceback_begins_at_the_function_of_a_user(stream: io.StringIO, function: Any) -> None:
+    calls = Calls("app", 1)
+    try:
+        await calls.read(function, None, seconds=60)
+    except ValueError as error:
+        logging.getLogger("aggserver").error("failed", exc_info=error)
+    finally:
+        calls.close()
+    lines = stream.getvalue().splitlines()
+    assert lines[2].startswith(f'      File "{__file__}", line ')
+    assert lines[2].endswith(f"in {function.__name__}")
+    assert lines[-1] == "    ValueError: mine"
+
+
+def test_an_error_whose_text_says_all_has_no_traceback(stream: io.StringIO) -> None:
+    error = raised(AnswerError("shop.act returned a Cat"), cause=raised(ValueError()))
+    logging.getLogger("aggserver").error("failed", exc_info=error)
+    assert stream.getvalue().partition("\n")[2] == "    shop.act returned a Cat\n"
 
 
 def test_exceptions_that_lead_to_each_other(stream: io.StringIO) -> None:

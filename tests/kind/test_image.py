@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import ssl
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import aggserver
 from tests.integration.server import eventually
 from tests.kind.engine import EngineError, engine, run
 from tests.kind.images import Images, cache
@@ -119,3 +122,57 @@ def test_it_stops_by_itself_and_starts_over_its_data(container: Container) -> No
     container.wait_until_ready()
     assert container.python(keys) == before
     assert "Traceback" not in container.log()
+
+
+# --- the image of a project ---
+
+# With the server's kubeconfig, in the environment of the image: what the project's App serves, and whether httpx can be imported.
+ASK = """
+import importlib.util
+from kubernetes import client, config
+config.load_kube_config()
+notes = client.CustomObjectsApi()
+body = {"apiVersion": "desk.example.com/v1", "kind": "Note", "metadata": {"name": "first"}, "text": "Hello"}
+notes.create_namespaced_custom_object("desk.example.com", "v1", "default", "notes", body)
+found = notes.list_namespaced_custom_object("desk.example.com", "v1", "default", "notes")
+print([item["text"] for item in found["items"]], importlib.util.find_spec("httpx") is not None)
+"""
+
+
+@pytest.fixture(scope="module")
+def project(image: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `aggserver new` makes, over the image under the name that its Dockerfile has."""
+    run("docker", "tag", image, f"aggserver:{aggserver.__version__}")
+    folder = tmp_path_factory.mktemp("project")
+    subprocess.run([sys.executable, "-m", "aggserver", "new", "desk"], cwd=folder, check=True)
+    return folder / "desk"
+
+
+def built(folder: Path, tag: str) -> str:
+    run("docker", "build", "--tag", tag, folder)
+    return tag
+
+
+def asked(tag: str) -> str:
+    # Its certificates are in a temporary folder, as all data of a server for one command.
+    return run("docker", "run", "--rm", *CONFINED, tag, "dev", "--app=desk:app", "--", "python", "-c", ASK)
+
+
+def test_a_new_project(project: Path) -> None:
+    tag = built(project, "desk:test")
+    assert asked(tag).splitlines()[-1] == "['Hello'] False"
+    # As it is deployed: it wants a cluster, and has found its App before that.
+    with pytest.raises(EngineError, match="kubeconfig"):
+        run("docker", "run", "--rm", *CONFINED, tag)
+
+
+def test_a_project_with_another_package(project: Path) -> None:
+    page = (REPOSITORY / "docs" / "python-running.md").read_text()
+    lines = re.search(r"```text\n(USER root\n.*?)```", page, re.DOTALL)
+    assert lines is not None
+    dockerfile = (project / "Dockerfile").read_text()
+    (project / "Dockerfile").write_text(dockerfile.replace("CMD", lines.group(1) + "CMD"))
+    tag = built(project, "desk:httpx")
+    assert asked(tag).splitlines()[-1] == "['Hello'] True"
+    (described,) = json.loads(run("docker", "image", "inspect", tag))
+    assert described["Config"]["User"] == "65532:65532"

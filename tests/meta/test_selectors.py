@@ -123,6 +123,30 @@ def test_selector_objects(given: dict[str, Any], canonical: str) -> None:
     assert str(LabelSelector.from_object(given)) == canonical
 
 
+WRITTEN: dict[str, dict[str, Any]] = {
+    "": {},
+    "b=2,a==1": {"matchLabels": {"a": "1", "b": "2"}},
+    "a in (2,1),a=3": {"matchLabels": {"a": "3"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["1", "2"]}]},
+    "!a,b,c!=d": {
+        "matchExpressions": [
+            {"key": "a", "operator": "DoesNotExist"},
+            {"key": "b", "operator": "Exists"},
+            {"key": "c", "operator": "NotIn", "values": ["d"]},
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("text", WRITTEN)
+def test_selectors_as_objects(text: str) -> None:
+    assert LabelSelector.parse(text).to_object() == WRITTEN[text]
+
+
+def test_a_comparison_is_no_object() -> None:
+    with pytest.raises(SelectorError, match=r'">" isn.t supported in label selectors'):
+        LabelSelector.parse("a>1").to_object()
+
+
 def test_long_selectors() -> None:
     """As long as a body allows: what is read again for each symbol takes minutes."""
     keys = [f"a{number:06}" for number in range(8_000)]

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from aggserver.meta.json_types import JSONObject
 from aggserver.resources.app import App
-from aggserver.resources.errors import Conflict, FieldError, Forbidden, Invalid, NotFound, Unavailable
+from aggserver.resources.errors import (
+    AnswerError,
+    Conflict,
+    DeclarationError,
+    FieldError,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Unavailable,
+)
 from aggserver.resources.requests import Request
 from tests.fakes.clock import settled, until
 from tests.fakes.server import ALICE
@@ -100,6 +112,14 @@ async def test_bodies(name: str) -> None:
         assert text in answer.body.decode().replace('\\"', '"')
 
 
+async def test_unknown_fields_of_a_body_are_a_warning() -> None:
+    async with serving(with_action(typed)) as running:
+        await running.admin.post(SITES, site())
+        answer = await running.admin.post(APPROVE, {"comment": "fine", "scroe": 3})
+        assert answer.json() == {"got": "fine 1"}
+        assert 'unknown field \\"scroe\\"' in answer.header("warning")
+
+
 # --- answers ---
 
 
@@ -108,9 +128,21 @@ def _renamed(request: Request[None], obj: Site) -> Site:
     return obj
 
 
+@dataclass
+class Receipt:
+    approved_by: str
+    at: datetime
+
+
+def _receipt(request: Request[None], obj: Site) -> Receipt | None:
+    return Receipt(request.user.name, datetime(2026, 1, 2, tzinfo=UTC)) if obj.spec.replicas else None
+
+
 ANSWERS: dict[str, tuple[Callable[..., Any], Callable[[Any], bool]]] = {
     "None": (lambda request, obj: None, lambda answer: answer["kind"] == "Status" and answer["status"] == "Success"),
     "a dict": (lambda request, obj: {"a": 1}, lambda answer: answer == {"a": 1}),
+    "a mapping": (lambda request, obj: MappingProxyType({"a": 1}), lambda answer: answer == {"a": 1}),
+    "another class": (_receipt, lambda answer: answer == {"approvedBy": "admin", "at": "2026-01-02T00:00:00Z"}),
     "the object": (
         _renamed,
         lambda answer: (
@@ -165,6 +197,54 @@ async def test_errors(name: str, caplog: pytest.LogCaptureFixture) -> None:
             assert text in answer.message
             assert b"secret" not in answer.body
     assert any(record.exc_info for record in caplog.records) == (code == 500)
+
+
+def _bare(request: Request[None], obj: Site):  # type: ignore[no-untyped-def]
+    return Receipt("me", datetime(2026, 1, 2, tzinfo=UTC))
+
+
+def _without_a_zone(request: Request[None], obj: Site) -> Receipt:
+    return Receipt("me", datetime(2026, 1, 2))  # noqa: DTZ001
+
+
+def _half(request: Request[None], obj: Site) -> Site:
+    obj.spec = None  # type: ignore[assignment]
+    return obj
+
+
+UNFIT: dict[str, tuple[Callable[..., Any], str]] = {
+    "a class that is not told of": (_bare, r"_bare returned a Receipt: it must be a Site, a dict or None, or of the class that"),
+    "a time without a zone": (_without_a_zone, r"_without_a_zone returned a Receipt that can't be an answer: Receipt\.at: "),
+    "half an object": (_half, r"_half returned a Site that can't be an answer: Site\.spec"),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+async def test_answers_that_are_none(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    function, says = UNFIT[name]
+    with caplog.at_level(logging.ERROR):
+        async with serving(with_action(function)) as running:
+            await running.admin.post(SITES, site())
+            assert (await running.admin.post(APPROVE, {})).status == 500
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], AnswerError)
+    assert re.search(says, str(record.exc_info[1]))
+
+
+def _listed(request: Request[None], obj: Site) -> list[Receipt]:
+    return []
+
+
+def _either(request: Request[None], obj: Site) -> Receipt | Approval:
+    return Approval("x")
+
+
+@pytest.mark.parametrize("function", [_listed, _either])
+def test_answers_that_can_be_none_are_refused_at_the_start(function: Callable[..., Any]) -> None:
+    says = r"test_actions\.py:\d+: sites\.paas\.example\.com/approve returns .*: an answer is the object, one other class, a dict"
+    with pytest.raises(DeclarationError, match=says.replace("test_actions", "stored_apps")):
+        with_action(function)
 
 
 # --- dry runs, and clients that go ---
@@ -227,7 +307,7 @@ async def test_it_takes_no_longer_than_the_app_allows() -> None:
     async def act(request: Request[None], obj: Site) -> None:
         await asyncio.Event().wait()
 
-    app: App[None] = App(deadline=0.0)
+    app: App[None] = App(deadline=0.001)
     stored(app).action("approve")(act)
     async with serving(app) as running:
         await running.admin.post(SITES, site())

@@ -92,6 +92,17 @@ async def test_chunks(apps: Apps, name: str) -> None:
     assert len(pages.asked) == calls
 
 
+async def test_a_large_list_of_a_source_that_ignores_the_limit_is_given_at_once(apps: Apps) -> None:
+    """Cut into pages, it would be made anew for each of them."""
+    pages = Pages(1_001, obeys=False)
+    await apps.serve(pages.app)
+    assert [len(chunk) for chunk in await _chunks(apps, f"{PATH}?limit=500")] == [1_001]
+    assert len(pages.asked) == 1
+    pages = Pages(4_000, most=2_000, obeys=False)
+    await apps.serve(pages.app)
+    assert [len(chunk) for chunk in await _chunks(apps, f"{PATH}?limit=500")] == [2_000, 2_000]
+
+
 async def test_another_limit_on_the_way(apps: Apps) -> None:
     """The place within a page of a source that ignores limits is kept, also if the next limit is a smaller one."""
     pages = Pages(20, most=10)

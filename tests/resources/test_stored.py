@@ -14,6 +14,7 @@ from aggserver.meta.errors import StatusError
 from aggserver.resources.app import App
 from aggserver.resources.errors import AlreadyExists, Conflict, DeclarationError, Invalid, NotFound, Unavailable
 from aggserver.resources.events import Changed, Gone
+from aggserver.resources.handle import Scale
 from aggserver.typed.metadata import Metadata
 from tests.fakes.clock import settled
 from tests.resources.site_types import Site, SiteSpec, SiteStatus
@@ -150,6 +151,52 @@ async def test_apply_and_watch() -> None:
         assert events[1]["object"]["spec"]["replicas"] == 4
 
 
+# --- scale ---
+
+
+@dataclass
+class PoolSpec:
+    replicas: int = 1
+
+
+@dataclass
+class PoolStatus:
+    replicas: int = 0
+    selector: str | None = None
+
+
+@dataclass
+class Pool:
+    metadata: Metadata
+    spec: PoolSpec = field(default_factory=PoolSpec)
+    status: PoolStatus = field(default_factory=PoolStatus)
+
+
+async def test_scale() -> None:
+    app: App[None] = App()
+    pools = app.stored("paas.example.com/v1", Pool, scale=Scale(".spec.replicas", ".status.replicas", ".status.selector"))
+    where = "/apis/paas.example.com/v1/namespaces/default/pools"
+    async with serving(app) as running:
+        made = await pools.create(Pool(Metadata("web", "default")))
+        made.status = PoolStatus(1, "app=web")
+        await pools.update_status(made)
+        found = (await running.admin.get(f"{where}/web/scale")).json()
+        assert (found["kind"], found["spec"], found["status"]) == (
+            "Scale",
+            {"replicas": 1},
+            {"replicas": 1, "selector": "app=web"},
+        )
+        assert (await running.admin.merge(f"{where}/web/scale", {"spec": {"replicas": 3}})).status == 200
+        scaled = await pools.get("web", "default")
+        assert (scaled.spec.replicas, scaled.metadata.generation) == (3, 2)
+
+
+def test_a_scale_of_fields_that_are_not_there() -> None:
+    app: App[None] = App()
+    with pytest.raises(DeclarationError, match=r"scale has \.status\.ready, and there is no \.status\.ready"):
+        app.stored("paas.example.com/v1", Pool, scale=Scale(".spec.replicas", ".status.ready"))
+
+
 # --- the handle ---
 
 
@@ -253,6 +300,26 @@ async def test_an_update_keeps_the_status() -> None:
         read.spec.replicas = 2
         written = await sites.update(read)
         assert (written.status.ready, written.spec.replicas) == (4, 2)
+
+
+async def test_an_update_takes_away_what_an_object_that_was_read_has_no_more() -> None:
+    app: App[None] = App()
+    sites = stored(app)
+    async with serving(app):
+        read = await sites.create(
+            Site(Metadata("web", "default", labels={"a": "b"}, finalizers=["paas.example.com/dns"]), SiteSpec("web:1"))
+        )
+        written = await sites.update(made(replicas=2))
+        assert (written.metadata.labels, written.metadata.finalizers) == ({"a": "b"}, ["paas.example.com/dns"])
+        await sites.delete("web", "default")
+        read = await sites.get("web", "default")
+        assert read.metadata.deletion_timestamp
+        read.metadata.labels = {}
+        read.metadata.finalizers.clear()
+        written = await sites.update(read)
+        assert (written.metadata.labels, written.metadata.finalizers) == ({}, [])
+        with pytest.raises(NotFound):
+            await sites.get("web", "default")
 
 
 async def test_before_and_after_it_is_served() -> None:

@@ -134,6 +134,13 @@ PROBE = {
 
 
 @dataclass
+class Free:
+    kind: Literal["free"]
+    things: list[Any]
+    named: dict[str, list[Any]] | None = None
+
+
+@dataclass
 class Named:
     name: str
     kind: Literal["named"] = "named"
@@ -386,6 +393,26 @@ COLLECTIONS = [
             ({"kind": "command", "words": ["a"]}, Command("command", ["a"])),
         ],
         wrong=[{"kind": "http"}, {"kind": "command", "words": [], "port": 1}, {"kind": "other"}, {"port": 1}],
+    ),
+    Row(
+        "tagged union with fields that rules can't name",
+        Free | Command,
+        {
+            "type": "object",
+            "properties": {
+                "kind": {"type": "string", "enum": ["free", "command"]},
+                "things": {"type": "array", "items": KEEP},
+                "named": {"type": "object", "additionalProperties": {"type": "array", "items": KEEP}},
+                "words": {"type": "array", "items": {"type": "string"}},
+            },
+            "required": ["kind"],
+            "x-kubernetes-validations": [
+                {"rule": 'self.kind != "free" || (!has(self.words))', "message": "kind free can't have words"},
+                {"rule": 'self.kind != "command" || (has(self.words))', "message": "kind command needs words"},
+            ],
+        },
+        values=[({"kind": "free", "things": [1, {"a": "b"}]}, Free("free", [1, {"a": "b"}]))],
+        wrong=[{"kind": "free", "things": [], "words": []}, {"kind": "command"}],
     ),
     Row(
         "keyed list of a tagged union",
