@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, overload
 
 from aggserver.endpoints.request import ASGIApp
 from aggserver.meta.json_types import JSONMapping, JSONObject
@@ -144,7 +144,8 @@ class App(Generic[S]):
         of the value, or a Column. selectable: paths of fields for `--field-selector`. poll: seconds between two calls of `list`,
         which make the resource one that can be watched. plural, singular: of the name, if they are not those that kubectl would
         guess. categories: such as `all`, which makes every `kubectl get all` ask this resource. keeps: `metadata` if the
-        functions keep labels, annotations, finalizers and owner references of objects; then there is server-side apply.
+        functions keep labels, annotations, finalizers and owner references of objects; `sidecar` if the server shall keep them
+        in its own storage. With either there is server-side apply.
 
         Raises DeclarationError and TypeSchemaError, with all that is wrong.
         """
@@ -157,6 +158,8 @@ class App(Generic[S]):
             raise DeclarationError(f"{place}: a resource needs a class, or a kind and a schema")
         if poll is not None and poll <= 0:
             raise DeclarationError(f"{place}: poll is a number of seconds above 0")
+        if keeps not in get_args(Keeps):
+            raise DeclarationError(f"{place}: keeps is metadata or sidecar, not {keeps!r}")
         group, version = group_version(api_version)
         kind = kind or made.kind
         declaration = Declaration(

@@ -22,9 +22,9 @@ from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.registry.rest import Context, ListOptions
 from aggserver.registry.store import Store
 from aggserver.resources.calls import Calls, name_of
+from aggserver.resources.commit import asked
 from aggserver.resources.errors import named
 from aggserver.resources.requests import Request
-from aggserver.resources.store import asked
 from aggserver.schema.validation import validate
 from aggserver.storage.changes import DELETED
 from aggserver.typed.codec import Codec, UndecodableError

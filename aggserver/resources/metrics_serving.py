@@ -23,10 +23,10 @@ from aggserver.publish.discovery import APIResource, APISubresource
 from aggserver.publish.models import Published
 from aggserver.registry.rest import Context
 from aggserver.resources.calls import Calls
+from aggserver.resources.commit import asked
 from aggserver.resources.errors import Unavailable, named
 from aggserver.resources.metrics import CustomMetric, ExternalMetric, MetricRequest, custom_values, external_values
 from aggserver.resources.requests import Labels
-from aggserver.resources.store import asked
 
 __all__ = ["CUSTOM", "EXTERNAL", "AppMetrics"]
 

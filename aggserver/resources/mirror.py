@@ -52,14 +52,23 @@ class Reading:
 class Mirror:
     """The objects of one source by key. `put`, `remove` and `replace` change it; clients write by `store.py`, never by this.
 
-    prefix: of all keys. wanted: called when the bodies have to be read from the source again.
+    prefix: of all keys. wanted: called when the bodies have to be read from the source again. shown: what readers see of an
+    object that the source tells.
     """
 
-    def __init__(self, revisions: Revisions, prefix: str, wanted: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        revisions: Revisions,
+        prefix: str,
+        wanted: Callable[[], None] = lambda: None,
+        shown: Callable[[str, bytes], bytes] = lambda key, value: value,
+    ) -> None:
         self.wanted = wanted
+        self.shown = shown
         self._revisions = revisions
         self._prefix = prefix
-        # Of each object: its hash, which is keyed by chance in each process. 64 bits of it miss a change once in 2^64 times.
+        # Of each object, as the source tells it: its hash, which is keyed by chance in each process. 64 bits of it miss a change
+        # once in 2^64 times.
         self._digests: dict[str, int] = {}
         # The objects with their bodies; None once the cache has taken them.
         self._bodies: dict[str, KeyValue] | None = {}
@@ -118,11 +127,26 @@ class Mirror:
             return
         revision = self._revisions.next()
         self._digests[key] = digest
+        value = self.shown(key, value)
         if bodies is not None:
             # A copy: the bytes that orjson makes keep 4 KB of memory, however few they are.
             bodies[key] = KeyValue(key, bytes(memoryview(value)), 0, revision)
         if before != digest:
             self._publish(Event(revision, key, value, revision if before is None else 0, None))
+
+    def show(self, key: str, value: bytes) -> None:
+        """The same object of the source is to be seen otherwise. Nothing happens if it is there no more."""
+        if key not in self._digests:
+            return
+        revision = self._revisions.next()
+        if self._bodies is not None and key in self._bodies:
+            self._bodies[key] = KeyValue(key, value, 0, revision)
+        self._publish(Event(revision, key, value, 0, None))
+
+    def body(self, key: str) -> bytes | None:
+        """An object as it is seen; None once the cache has it."""
+        kept = None if self._bodies is None else self._bodies.get(key)
+        return None if kept is None else kept.value
 
     def _remove(self, key: str) -> int:
         if self._digests.pop(key, None) is None:

@@ -26,10 +26,12 @@ from aggserver.informers.kept_up import RESTART, kept_up
 from aggserver.meta import errors, jsonpath
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
+from aggserver.registry import stored
 from aggserver.registry.environment import Environment
 from aggserver.registry.gate import Gate
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.store import Store
+from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Strategy
 from aggserver.registry.views import Views
 from aggserver.resources import known_schemas, round_trips
@@ -40,7 +42,7 @@ from aggserver.resources.calls import Calls, name_of
 from aggserver.resources.connecting import ConnectedAction, ConnectedStream, Ends, Running
 from aggserver.resources.conversion import FunctionConverter, OtherVersion
 from aggserver.resources.errors import DeclarationError
-from aggserver.resources.following import Following, Sleep
+from aggserver.resources.following import Following, Sleep, Sweeping
 from aggserver.resources.handle import Declaration, Handle
 from aggserver.resources.hooks import ObjectHooks
 from aggserver.resources.host import Hosting
@@ -50,11 +52,13 @@ from aggserver.resources.mirror import Mirror
 from aggserver.resources.requests import Request
 from aggserver.resources.revisions import REPLICAS, Revisions
 from aggserver.resources.round_trips import Side
+from aggserver.resources.sidecar import Sidecar
 from aggserver.resources.source import ObjectSource
 from aggserver.resources.store import Applying, DirectStore, MirroredStore, SourceStore, Verbs
 from aggserver.resources.stored import Hooked, Stored
 from aggserver.resources.virtual import Virtual
 from aggserver.storage import keys
+from aggserver.storage.cacher import Cacher
 from aggserver.storage.memory import MemoryStorage
 from aggserver.typed.codec import Codec
 
@@ -99,6 +103,9 @@ class ServedApp:
         self._state: Any = _UNSET
         self._why = "it has not started yet"
         self._followings: list[Following] = []
+        self._sidecars: list[Sidecar] = []
+        # The tasks of the resources, while the App runs.
+        self._runs: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._resources: dict[str, DefinitionResource] = {}
         problems: list[str] = []
         for handle in app.resources.values():
@@ -134,7 +141,8 @@ class ServedApp:
         """For readiness: why not all of it can be used, None if it can."""
         if self._state is _UNSET:
             return self._why
-        return "; ".join(text for each in self._followings if (text := each.trouble()) is not None) or None
+        parts: tuple[Following | Sidecar, ...] = (*self._followings, *self._sidecars)
+        return "; ".join(text for each in parts if (text := each.trouble()) is not None) or None
 
     def end_watches(self) -> None:
         """End the watches of all resources, since the server stops."""
@@ -157,8 +165,8 @@ class ServedApp:
                         pauses = RESTART.pauses()
                         self._bind()
                         async with asyncio.TaskGroup() as tasks:
-                            for following in self._followings:
-                                tasks.create_task(following.run())
+                            for run in self._runs:
+                                tasks.create_task(run())
                             tasks.create_task(self._run_tasks(self._sleep))
                 except Exception as error:
                     log.error("app %s could not go on: %s", self.name, error, exc_info=error)
@@ -221,11 +229,19 @@ class ServedApp:
         )
         revisions = Revisions(environment.clock, environment.random(REPLICAS))
         make: Callable[..., Store]
+        sidecar = Sidecar(environment.storage, info, sleep=self._sleep) if declaration.keeps == "sidecar" else None
+        if sidecar is not None:
+            self._sidecars.append(sidecar)
+            self._runs.append(sidecar.run)
         if declaration.poll is None and handle.functions.feed is None:
             storage: Any = MemoryStorage()
-            make = partial(_direct, source, revisions, environment.random(1 << 256).to_bytes(32))
+            make = partial(_direct, source, sidecar, revisions, environment.random(1 << 256).to_bytes(32))
+            if sidecar is not None:
+                self._runs.append(Sweeping(source, sidecar, sleep=self._sleep).run)
         else:
             storage = Mirror(revisions, keys.resource_prefix(info.group, info.resource))
+            if sidecar is not None:
+                _show_in(storage, sidecar, lambda: resource.store(definition.versions[0]).cacher)
             following = Following(
                 source,
                 storage,
@@ -233,11 +249,13 @@ class ServedApp:
                 self._state_now,
                 declaration.poll,
                 cache=lambda: resource.store(definition.versions[0]).cacher,
+                sidecar=sidecar,
                 clock=environment.monotonic,
                 sleep=self._sleep,
             )
             self._followings.append(following)
-            make = partial(_mirrored, source, storage, following, revisions)
+            self._runs.append(following.run)
+            make = partial(_mirrored, source, sidecar, storage, following, revisions)
         rest: Callable[[Any], object] = Applying if declaration.keeps else Verbs
         if _is_question(handle):
             rest = partial(_answering, source, environment.clock)
@@ -371,8 +389,21 @@ class _HookedVersions:
         return obj if obj["apiVersion"] == api_version else await self._resource().objects.convert(obj, api_version)
 
 
+def _show_in(mirror: Mirror, sidecar: Sidecar, cache: Callable[[], Cacher[StoredObject]]) -> None:
+    """Let readers of a mirror see what is kept beside its source."""
+
+    def there(key: str) -> bytes | None:
+        cacher = cache()
+        obj = cacher.get(key) if cacher.loaded else None
+        return mirror.body(key) if obj is None else stored.value(obj)
+
+    mirror.shown = sidecar.shown
+    sidecar.there, sidecar.show = there, mirror.show
+
+
 def _direct(
     source: ObjectSource,
+    sidecar: Sidecar | None,
     revisions: Revisions,
     secret: bytes,
     resource: ResourceStorage,
@@ -381,12 +412,13 @@ def _direct(
     *more: Any,
 ) -> SourceStore:
     store = DirectStore(resource, strategy, views, *more)
-    store.source, store.revisions, store.secret = source, revisions, secret
+    store.source, store.sidecar, store.revisions, store.secret = source, sidecar, revisions, secret
     return store
 
 
 def _mirrored(
     source: ObjectSource,
+    sidecar: Sidecar | None,
     mirror: Mirror,
     following: Following,
     revisions: Revisions,
@@ -396,7 +428,8 @@ def _mirrored(
     *more: Any,
 ) -> SourceStore:
     store = MirroredStore(resource, strategy, views, *more)
-    store.source, store.mirror, store.following, store.revisions = source, mirror, following, revisions
+    store.source, store.sidecar, store.revisions = source, sidecar, revisions
+    store.mirror, store.following = mirror, following
     return store
 
 

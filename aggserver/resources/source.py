@@ -40,8 +40,9 @@ __all__ = ["LAST_APPLIED", "Functions", "Keeps", "ObjectSource"]
 
 log = logging.getLogger("aggserver.resources")
 
-# Which metadata of clients a source keeps: none, or all of labels, annotations, owner references, finalizers and managedFields.
-Keeps = Literal["", "metadata"]
+# Who keeps the labels, annotations, owner references, finalizers and managedFields of clients: nobody, the source, or the server
+# beside it.
+Keeps = Literal["", "metadata", "sidecar"]
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 # Of our own, for uids that are made of names.
