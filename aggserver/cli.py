@@ -110,7 +110,13 @@ def _run(argv: Sequence[str]) -> int:
         from aggserver.commands.manifests import command as manifests
 
         apps = load(options.apps)
-        manifests.run(options, installed(apps).everything(), _say, runs_tasks=any(app.tasks for _, app in apps))
+        manifests.run(
+            options,
+            installed(apps).everything(),
+            _say,
+            runs_tasks=any(app.tasks for _, app in apps),
+            is_stored=any(app.has_sidecar for _, app in apps),
+        )
         return 0
     if options.command in ADOPT:
         import asyncio

@@ -87,6 +87,11 @@ class App(Generic[S]):
         self.mounts: dict[str, ASGIApp] = {}
         self.custom_metrics: dict[tuple[str, str], CustomMetric] = {}
 
+    @property
+    def has_sidecar(self) -> bool:
+        """Whether the server keeps metadata of virtual resources in its own storage."""
+        return any(handle.declaration.keeps == "sidecar" for handle in self.resources.values())
+
     @overload
     def virtual(
         self,

@@ -20,8 +20,11 @@ class UnfitNameError(AggserverError):
     exit_status = 2
 
 
-def run(options: Options, served: Iterable[Served], say: Callable[[str], None], *, runs_tasks: bool) -> None:
-    """Prints the objects. served: what a server of the Apps has. runs_tasks: whether they have tasks. Raises UnfitNameError."""
+def run(options: Options, served: Iterable[Served], say: Callable[[str], None], *, runs_tasks: bool, is_stored: bool) -> None:
+    """Prints the objects. served: what a server of the Apps has. runs_tasks: whether they have tasks.
+
+    is_stored: whether something is kept, though the objects themselves may be elsewhere. Raises UnfitNameError.
+    """
     own = [each for each in served if not each.built_in]
     name = options.apps[0].partition(":")[0].rpartition(".")[2].lower().replace("_", "-")
     if problems := object_meta.dns1035_label(name):
@@ -35,7 +38,7 @@ def run(options: Options, served: Iterable[Served], say: Callable[[str], None], 
         image=options.image,
         apps=options.apps,
         offered=[(each.info.group, each.resource) for each in own],
-        is_stored=any(each.in_storage for each in own),
+        is_stored=is_stored or any(each.in_storage for each in own),
         runs_tasks=runs_tasks,
     )
     for comment, obj in objects(installation):
