@@ -43,6 +43,8 @@ _BATCH_SECONDS = 0.001
 _BATCH_CHANGES = 200
 # Seconds that a feed may take to its first change before everything is read without it.
 _FIRST_CHANGE_SECONDS = 1.0
+# Objects of a first state after which the cache forgets that they are new: nobody has a revision to resume from.
+_FORGET = 1000
 # Seconds between two readings of a source that is read for nothing but to find what is gone.
 _SWEEP_SECONDS = 3600.0
 
@@ -170,7 +172,10 @@ class Following:
                 present: set[str] = set()
                 async with contextlib.aclosing(self._source.everything(present)) as objects:
                     async for key, encoded in objects:
-                        self._mirror.found(reading, key, encoded)
+                        present.add(self._mirror.found(reading, key, encoded))
+                        if not self._loaded.is_set() and not len(present) % _FORGET:
+                            # All are new. As many changes as objects would leave gaps between the objects.
+                            self._cache().forget_changes()
                 await self._mirror.replace(reading, present)
             if not self._loaded.is_set():
                 self._cache().forget_changes()
@@ -270,6 +275,7 @@ class Sweeping:
             try:
                 async with contextlib.aclosing(self._source.everything(present)) as objects:
                     async for key, encoded in objects:
+                        present.add(key)
                         self._sidecar.shown(key, encoded)  # which finds objects of the same name that are others
             except Exception as error:
                 log.warning("%s failed: what is kept of objects that are gone stays: %s", name_of(self._source.lists), error)

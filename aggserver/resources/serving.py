@@ -26,12 +26,10 @@ from aggserver.informers.kept_up import RESTART, kept_up
 from aggserver.meta import errors, jsonpath
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
-from aggserver.registry import stored
 from aggserver.registry.environment import Environment
 from aggserver.registry.gate import Gate
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.store import Store
-from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Strategy
 from aggserver.registry.views import Views
 from aggserver.resources import known_schemas, round_trips
@@ -58,7 +56,6 @@ from aggserver.resources.store import Applying, DirectStore, MirroredStore, Sour
 from aggserver.resources.stored import Hooked, Stored
 from aggserver.resources.virtual import Virtual
 from aggserver.storage import keys
-from aggserver.storage.cacher import Cacher
 from aggserver.storage.memory import MemoryStorage
 from aggserver.typed.codec import Codec
 
@@ -241,7 +238,8 @@ class ServedApp:
         else:
             storage = Mirror(revisions, keys.resource_prefix(info.group, info.resource))
             if sidecar is not None:
-                _show_in(storage, sidecar, lambda: resource.store(definition.versions[0]).cacher)
+                storage.shown = sidecar.shown
+                sidecar.there, sidecar.show = storage.there, storage.show
             following = Following(
                 source,
                 storage,
@@ -387,18 +385,6 @@ class _HookedVersions:
 
     async def back(self, obj: JSONObject, api_version: str) -> JSONObject:
         return obj if obj["apiVersion"] == api_version else await self._resource().objects.convert(obj, api_version)
-
-
-def _show_in(mirror: Mirror, sidecar: Sidecar, cache: Callable[[], Cacher[StoredObject]]) -> None:
-    """Let readers of a mirror see what is kept beside its source."""
-
-    def there(key: str) -> bytes | None:
-        cacher = cache()
-        obj = cacher.get(key) if cacher.loaded else None
-        return mirror.body(key) if obj is None else stored.value(obj)
-
-    mirror.shown = sidecar.shown
-    sidecar.there, sidecar.show = there, mirror.show
 
 
 def _direct(

@@ -104,7 +104,7 @@ class Sidecar:
         info: ResourceInfo,
         *,
         there: Callable[[str], bytes | None] = lambda key: None,
-        show: Callable[[str, bytes], None] = lambda key, shown: None,
+        show: Callable[[str, bytes], object] = lambda key, shown: None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.there = there
@@ -118,8 +118,10 @@ class Sidecar:
         self._objects = resource_prefix(info.group, info.resource)
         self._records: dict[str, Record] = {}
         self._damaged: dict[str, records.DamagedRecord] = {}
-        # Of the objects that were last shown with a record: what the source tells of the same members.
+        # Of the objects that were last shown with a record: what the source tells of the same members; and what they were merged
+        # from: a hash of what the source told, and the record's revision. 64 bits miss a change once in 2^64 times.
         self._own: dict[str, JSONObject] = {}
+        self._merged: dict[str, tuple[int, int]] = {}
         # Those whose record is of an object that was there before them.
         self._others: set[str] = set()
         # Revisions of own writes that the storage has not told of yet.
@@ -140,18 +142,23 @@ class Sidecar:
 
     def shown(self, key: str, encoded: bytes) -> bytes:
         """An object as clients see it. encoded: as the source tells it, by `stored.encode`."""
-        if key not in self._records:
-            self._own.pop(key, None)
+        found = self._records.get(key)
+        if found is None:
+            self._forget_merge(key)
             return encoded
+        merged_from = hash(encoded), found.revision
+        if self._merged.get(key) == merged_from and (there := self.there(key)) is not None:
+            return there  # most objects of a poll
         obj = codec.decode_stored(encoded)
         metadata = obj["metadata"]
         record = self._record_of(key, metadata["uid"])
         if record is None:
             self._others.add(key)
-            self._own.pop(key, None)
+            self._forget_merge(key)
             return encoded
         self._others.discard(key)
         own = self._own[key] = kept.part(metadata)
+        self._merged[key] = merged_from
         return self._encoded(obj, kept.merged(own, record.metadata))
 
     def with_kept(self, encoded: bytes, members: JSONMapping) -> bytes:
@@ -181,6 +188,11 @@ class Sidecar:
         metadata = dict(sorted(kept.replaced(obj["metadata"], members).items()))
         return stored.encode({**obj, "metadata": metadata}, self._info.api_version, self._info.kind)
 
+    def _forget_merge(self, key: str) -> None:
+        if self._own:
+            self._own.pop(key, None)
+            self._merged.pop(key, None)
+
     def refresh(self, key: str) -> None:
         """Show an object with its present record, if it was shown with another one."""
         if (turn := self._turns.get(key)) is not None:
@@ -189,8 +201,9 @@ class Sidecar:
             turn.missed = False
         there = self.there(key)
         if there is None:
+            self._merged.pop(key, None)
             if key not in self._records:
-                self._own.pop(key, None)
+                self._forget_merge(key)
                 self._others.discard(key)
             return
         own = self._own.get(key)

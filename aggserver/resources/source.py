@@ -146,9 +146,9 @@ class ObjectSource:
         return ListedPage([*made.values()], page.cursor or "", page.filtered)
 
     async def everything(self, present: set[str], most_calls: int = 100_000) -> AsyncGenerator[tuple[str, bytes], None]:
-        """All objects with their keys, page after page, as the server itself asks for them.
+        """All objects with their keys, page after page, as the server itself asks for them. Raises what functions raise.
 
-        present: gets the keys of all objects that there are, also of those that can't be read. Raises what functions raise.
+        present: the keys of all objects found so far. The caller adds those that it gets, this those that can't be read.
         """
         function = self.lists
         assert function is not None
@@ -172,7 +172,7 @@ class ObjectSource:
                         yield key, item[1]
                     elif key in present:
                         self._skip(f"{key} is in the list twice")
-                    if key:
+                    if key and isinstance(item, _Unservable):
                         present.add(key)
             if not cursor:
                 return
