@@ -151,7 +151,7 @@ class Sidecar:
             return there  # most objects of a poll
         obj = codec.decode_stored(encoded)
         metadata = obj["metadata"]
-        record = self._record_of(key, metadata["uid"])
+        record = self.record_of(key, metadata["uid"])
         if record is None:
             self._others.add(key)
             self._forget_merge(key)
@@ -173,13 +173,13 @@ class Sidecar:
         own = self._own.get(key)
         if own is None:
             return kept.part(metadata), {}
-        record = self._record_of(key, metadata.get("uid", ""))
+        record = self.record_of(key, metadata.get("uid", ""))
         return own, {} if record is None else record.metadata
 
     def record(self, key: str) -> Record | None:
         return self._records.get(key)
 
-    def _record_of(self, key: str, uid: str) -> Record | None:
+    def record_of(self, key: str, uid: str) -> Record | None:
         """The record of a key, if it is that of the object with this uid."""
         record = self._records.get(key)
         return record if record is not None and record.uid == uid else None
@@ -398,7 +398,7 @@ class Sidecar:
                     return await self._swap(key, uid, record, members)
                 except OVERTAKEN:
                     await self._look(key)
-                    record, of_it = self._records.get(key), self._record_of(key, uid)
+                    record, of_it = self._records.get(key), self.record_of(key, uid)
                     members = kept.rebased(before, after, {} if of_it is None else of_it.metadata)
 
     async def _swap(self, key: str, uid: str, record: Record | None, members: JSONObject) -> None:
@@ -427,8 +427,9 @@ class Sidecar:
 
     async def _look(self, key: str) -> None:
         """Read a record again, for those that can't wait for the watch."""
+        since = await self._storage.revision()  # before the record is read, which may be made right after that
         item = await self._storage.get(self._path(key))
-        revision = await self._storage.revision() if item is None else item.revision
+        revision = since if item is None else item.revision
         self._take(key, revision, item)
         if revision > self.revision:
             self._ahead[key] = max(revision, self._ahead.get(key, 0))

@@ -322,11 +322,11 @@ class DirectStore(SourceStore):
     def is_newest(self, obj: StoredObject) -> bool:
         """By the record's revision in its version; and by the metadata, which is that of the last reading of the source."""
         assert self.sidecar is not None
-        own, there = self.sidecar.divided(obj.key, metadata := obj.decoded()["metadata"])
-        mark, _ = _unmarked(obj.resource_version)
-        record = self.sidecar.record(obj.key) if there else None
-        is_of_record = mark == (0 if record is None else record.revision)
-        return is_of_record and codec.same(kept.merged(own, there), kept.part(metadata))
+        metadata = obj.decoded()["metadata"]
+        record = self.sidecar.record_of(obj.key, metadata["uid"])
+        if _unmarked(obj.resource_version)[0] != (0 if record is None else record.revision):
+            return False
+        return codec.same(kept.merged(*self.sidecar.divided(obj.key, metadata)), kept.part(metadata))
 
     def own_version(self, version: str) -> str:
         return _unmarked(version)[1]
