@@ -128,6 +128,7 @@ PURE = (
     "aggserver.apiextensions.v1beta1",
     "aggserver.apiextensions.validation",
     "aggserver.apiextensions.version_rules",
+    "aggserver.resources.kept",
     "aggserver.resources.partial",
     "aggserver.resources.round_trips",
     "aggserver.webhook.ca_bundle",

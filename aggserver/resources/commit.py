@@ -25,7 +25,7 @@ from aggserver.registry.write import CREATED, Attempt
 from aggserver.resources import kept, requests
 from aggserver.resources.errors import AlreadyExists, Conflict, NotFound
 from aggserver.resources.requests import Request
-from aggserver.resources.sidecar import Record, Sidecar
+from aggserver.resources.sidecar import KeptMetadata, Sidecar
 from aggserver.resources.source import ObjectSource
 from aggserver.storage import interface
 from aggserver.storage.interface import KeyExists, KeyValue
@@ -240,7 +240,7 @@ class KeepingCommit(SourceCommit):
             metadata["resourceVersion"] = self._store_of_source.own_version(version)
         return {**obj, "metadata": metadata}
 
-    def _keep(self, request: Request[Any], key: str, record: Record | None, before: JSONObject, wanted: JSONObject) -> Keep:
+    def _keep(self, request: Request[Any], key: str, record: KeptMetadata | None, before: JSONObject, wanted: JSONObject) -> Keep:
         """What to do once the source has been changed. Raises StatusError, which says that it has."""
 
         async def keep(encoded: bytes) -> None:

@@ -45,7 +45,7 @@ from aggserver.storage.interface import (
 from aggserver.storage.keys import resource_prefix
 from aggserver.storage.losses import Defect, as_lost, is_own
 
-__all__ = ["PREFIX", "Record", "Sidecar", "read_record"]
+__all__ = ["PREFIX", "KeptMetadata", "Sidecar", "read_record"]
 
 log = logging.getLogger("aggserver.resources")
 
@@ -59,7 +59,7 @@ _PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class KeptMetadata:
     """What is kept of one object. value: encoded; objects that are not read cost no more than its bytes."""
 
     uid: str
@@ -72,11 +72,11 @@ class Record:
         return found
 
 
-def read_record(item: KeyValue) -> Record:
+def read_record(item: KeyValue) -> KeptMetadata:
     """Raises DamagedRecord."""
 
-    def read(value: JSONObject) -> Record:
-        return Record(str(value["uid"]), codec.encode_json(dict(value["metadata"])), item.revision)
+    def read(value: JSONObject) -> KeptMetadata:
+        return KeptMetadata(str(value["uid"]), codec.encode_json(dict(value["metadata"])), item.revision)
 
     return records.decode(item, read)
 
@@ -116,7 +116,7 @@ class Sidecar:
         self._sleep = sleep
         self._prefix = f"{PREFIX}{info.resource}.{info.group}/"
         self._objects = resource_prefix(info.group, info.resource)
-        self._records: dict[str, Record] = {}
+        self._records: dict[str, KeptMetadata] = {}
         self._damaged: dict[str, records.DamagedRecord] = {}
         # Of the objects that were last shown with a record: what the source tells of the same members; and what they were merged
         # from: a hash of what the source told, and the record's revision. 64 bits miss a change once in 2^64 times.
@@ -176,10 +176,10 @@ class Sidecar:
         record = self.record_of(key, metadata.get("uid", ""))
         return own, {} if record is None else record.metadata
 
-    def record(self, key: str) -> Record | None:
+    def record(self, key: str) -> KeptMetadata | None:
         return self._records.get(key)
 
-    def record_of(self, key: str, uid: str) -> Record | None:
+    def record_of(self, key: str, uid: str) -> KeptMetadata | None:
         """The record of a key, if it is that of the object with this uid."""
         record = self._records.get(key)
         return record if record is not None and record.uid == uid else None
@@ -332,7 +332,7 @@ class Sidecar:
         self._damaged.pop(key, None)
         self._set(key, record)
 
-    def _set(self, key: str, record: Record | None) -> None:
+    def _set(self, key: str, record: KeptMetadata | None) -> None:
         if record is None:
             if self._records.pop(key, None) is None:
                 return
@@ -373,7 +373,7 @@ class Sidecar:
             if not turn.users:
                 del self._turns[key]
 
-    async def write(self, key: str, uid: str, record: Record | None, members: JSONObject) -> bool:
+    async def write(self, key: str, uid: str, record: KeptMetadata | None, members: JSONObject) -> bool:
         """Keep this of an object in place of a record. In its turn. Returns False if another replica was quicker.
 
         Raises StatusError.
@@ -386,7 +386,7 @@ class Sidecar:
                 return False
         return True
 
-    async def settle(self, key: str, uid: str, record: Record | None, before: JSONMapping, after: JSONObject) -> None:
+    async def settle(self, key: str, uid: str, record: KeptMetadata | None, before: JSONMapping, after: JSONObject) -> None:
         """Keep what has changed from `before` to `after`, since the source has changed already. In the turn of the object.
 
         record: the one that the write began with. Raises StatusError.
@@ -401,7 +401,7 @@ class Sidecar:
                     record, of_it = self._records.get(key), self.record_of(key, uid)
                     members = kept.rebased(before, after, {} if of_it is None else of_it.metadata)
 
-    async def _swap(self, key: str, uid: str, record: Record | None, members: JSONObject) -> None:
+    async def _swap(self, key: str, uid: str, record: KeptMetadata | None, members: JSONObject) -> None:
         if (damaged := self._damaged.get(key)) is not None:
             raise Unavailable(str(damaged))
         path = self._path(key)
@@ -417,9 +417,9 @@ class Sidecar:
             revision = await self._storage.create(path, encoded)
         else:
             revision = await self._storage.update(path, encoded, record.revision)
-        self._wrote(key, Record(uid, value, revision), revision)
+        self._wrote(key, KeptMetadata(uid, value, revision), revision)
 
-    def _wrote(self, key: str, record: Record | None, revision: int) -> None:
+    def _wrote(self, key: str, record: KeptMetadata | None, revision: int) -> None:
         """Know an own write at once: etcd tells of it later."""
         if revision > self.revision:
             self._ahead[key] = revision
@@ -434,7 +434,7 @@ class Sidecar:
         if revision > self.revision:
             self._ahead[key] = max(revision, self._ahead.get(key, 0))
 
-    async def forget(self, key: str, record: Record | None) -> None:
+    async def forget(self, key: str, record: KeptMetadata | None) -> None:
         """Remove the record of an object that is gone, unless there is another one by now.
 
         A storage that fails is not in the way: what is left is removed later.

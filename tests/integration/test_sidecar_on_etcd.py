@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -16,6 +16,7 @@ from tests.fakes.clock import until
 from tests.fakes.server import LocalServer
 from tests.resources.served import PATH, Apps, Rows, ticket
 
+_folders = itertools.count(1)
 KINDS: dict[str, dict[str, Any]] = {"direct": {}, "polled": {"poll": 10.0}}
 
 
@@ -39,7 +40,7 @@ async def _is_served(apps: Apps) -> bool:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_replicas_agree(other_etcd: str, kind: str) -> None:
-    rows, prefix = Rows(), f"/{uuid.uuid4()}"
+    rows, prefix = Rows(), f"/sidecar-{next(_folders)}"
     rows.set("a")
     async with AsyncExitStack() as stack:
         both = [await stack.enter_async_context(replica(other_etcd, prefix, rows, kind, number)) for number in (7, 9)]
@@ -88,7 +89,7 @@ async def test_replicas_agree(other_etcd: str, kind: str) -> None:
 
 async def test_watches_get_one_event_for_each_write(other_etcd: str) -> None:
     """etcd tells of a write after its answer: that tells watches nothing more."""
-    rows, prefix = Rows(), f"/{uuid.uuid4()}"
+    rows, prefix = Rows(), f"/sidecar-{next(_folders)}"
     rows.set("a")
     async with replica(other_etcd, prefix, rows, "polled", 7) as apps:
         version = (await apps.client.get(f"{PATH}/a")).json()["metadata"]["resourceVersion"]
