@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -86,6 +87,9 @@ class Following:
         self._backoff = Backoff(initial=1.0, longest=min(30.0, max(1.0, poll or 30.0)))
         self._lock = asyncio.Lock()
         self._refreshing: asyncio.Task[None] | None = None
+        # Readings after which something may have to be removed from the sidecar; and the task that does it.
+        self._to_sweep: deque[tuple[int, Callable[[str], bool]]] = deque()
+        self._sweeping: asyncio.Task[None] | None = None
         mirror.wanted = self.refresh_soon
 
     def trouble(self) -> str | None:
@@ -153,8 +157,9 @@ class Following:
                     assert self._poll is not None
                     await self._sleep(self._poll)
         finally:
-            if self._refreshing is not None:
-                self._refreshing.cancel()
+            for task in (self._refreshing, self._sweeping):
+                if task is not None:
+                    task.cancel()
 
     async def _relist(self) -> None:
         function = self._source.lists
@@ -180,8 +185,19 @@ class Following:
             if not self._loaded.is_set():
                 self._cache().forget_changes()
         self._succeeded()
+        if not self._to_sweep:  # else the source is slow to tell, and the next reading does it
+            self._sweep_soon(since, lambda key: key not in present)
+
+    def _sweep_soon(self, since: int, is_absent: Callable[[str], bool]) -> None:
+        """Remove what is kept of objects that are gone, beside the polls or the feed: the source is asked for each of them."""
         if self._sidecar is not None:
-            await _sweep(self._source, self._sidecar, since, lambda key: key not in present)
+            self._to_sweep.append((since, is_absent))
+            if self._sweeping is None or self._sweeping.done():
+                self._sweeping = asyncio.create_task(self._sweep(self._sidecar))
+
+    async def _sweep(self, sidecar: Sidecar) -> None:
+        while self._to_sweep:
+            await _sweep(self._source, sidecar, *self._to_sweep.popleft())
 
     async def _feed(self, feed: Callable[..., Any]) -> None:
         began = self._clock()
@@ -225,7 +241,7 @@ class Following:
                 self._mirror.remove(key)
                 if self._sidecar is not None and self._sidecar.record(key) is not None and self._source.functions.get is not None:
                     # What the feed tells may be old, and the object made anew: `get` knows.
-                    await _sweep(self._source, self._sidecar, self._sidecar.revision, lambda each: each == key)
+                    self._sweep_soon(self._sidecar.revision, lambda each: each == key)
         elif isinstance(change, Changed):
             made = self._source.changed(change.object)
             if made is not None:
