@@ -117,8 +117,14 @@ def _run(argv: Sequence[str]) -> int:
         from aggserver.commands.manifests import command as manifests
 
         apps = load(options.apps)
-        needs = [need for _, app in apps for need in app.needed]
-        manifests.run(options, installed(apps).everything(), _say, runs_tasks=any(app.tasks for _, app in apps), needs=needs)
+        manifests.run(
+            options,
+            installed(apps).everything(),
+            _say,
+            runs_tasks=any(app.tasks for _, app in apps),
+            is_stored=any(app.has_sidecar for _, app in apps),
+            needs=[need for _, app in apps for need in app.needed],
+        )
         return 0
     if options.command in ADOPT:
         import asyncio

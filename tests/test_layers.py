@@ -129,6 +129,7 @@ PURE = (
     "aggserver.apiextensions.validation",
     "aggserver.apiextensions.version_rules",
     "aggserver.resources.events",
+    "aggserver.resources.kept",
     "aggserver.resources.needs",
     "aggserver.resources.partial",
     "aggserver.resources.round_trips",

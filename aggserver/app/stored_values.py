@@ -8,7 +8,7 @@ from aggserver.adoption.records.record import decode as read_adoption
 from aggserver.apiextensions import marks, stored_versions
 from aggserver.registry import storage_version
 from aggserver.registry.stored import make_decodable
-from aggserver.resources import known_schemas
+from aggserver.resources import known_schemas, sidecar
 from aggserver.storage import records
 from aggserver.storage.interface import KeyValue
 
@@ -20,6 +20,7 @@ _RECORDS: Mapping[str, Callable[[KeyValue], object]] = {
     storage_version.PREFIX: storage_version.read_record,
     stored_versions.RECORDS: stored_versions.read_record,
     known_schemas.PREFIX: known_schemas.read_record,
+    sidecar.PREFIX: sidecar.read_record,
 }
 
 

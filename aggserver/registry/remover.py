@@ -48,10 +48,13 @@ T = TypeVar("T")
 
 
 class Overtaken(Exception):
-    """Another writer was quicker, and the object has to be read again. error: for the client, if that happens again and again."""
+    """Another writer was quicker, and the object has to be read again.
 
-    def __init__(self, error: errors.StatusError) -> None:
-        super().__init__(error.message)
+    error: for the client, if that happens again and again; None if it can't, since some writer always succeeds.
+    """
+
+    def __init__(self, error: errors.StatusError | None = None) -> None:
+        super().__init__("" if error is None else error.message)
         self.error = error
 
 
@@ -207,7 +210,7 @@ class Remover(Reader):
                 with reading():
                     current = stored.make(lost.current)
             except Overtaken as lost:
-                if not (left := left - 1):
+                if lost.error is not None and not (left := left - 1):
                     raise lost.error from None
                 current = await self._newest(context, key)
             except NotFound:

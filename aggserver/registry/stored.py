@@ -33,6 +33,7 @@ __all__ = [
     "at",
     "converted",
     "encode",
+    "has_value",
     "head",
     "make",
     "make_decodable",
@@ -254,6 +255,17 @@ def value(obj: StoredObject) -> bytes:
     placed = b'"resourceVersion":"%b",' % obj.resource_version.encode()
     start = obj.raw.index(placed)
     return obj.raw[:start] + obj.raw[start + len(placed) :]
+
+
+def has_value(obj: StoredObject, encoded: bytes) -> bool:
+    """Whether `value(obj)` is the same, without making it."""
+    placed, raw = b'"resourceVersion":"%b",' % obj.resource_version.encode(), obj.raw
+    start = raw.index(placed)
+    return (
+        len(raw) == len(encoded) + len(placed)
+        and raw.startswith(encoded[:start])
+        and raw.endswith(encoded[start:], start + len(placed))
+    )
 
 
 def _place(stored: bytes, revision: int) -> bytes:

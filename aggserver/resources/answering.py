@@ -13,8 +13,8 @@ from aggserver.registry.questions import Questions
 from aggserver.registry.rest import WriteRequest
 from aggserver.registry.strategy import Strategy
 from aggserver.registry.write import CREATED, Write, final
+from aggserver.resources.commit import asked
 from aggserver.resources.source import ObjectSource
-from aggserver.resources.store import asked
 
 __all__ = ["Answering"]
 

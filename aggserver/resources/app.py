@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, overload
 
 from aggserver.endpoints.request import ASGIApp
 from aggserver.meta.json_types import JSONMapping, JSONObject
@@ -98,6 +98,11 @@ class App(Generic[S]):
         self.mounts: dict[str, ASGIApp] = {}
         self.custom_metrics: dict[tuple[str, str], CustomMetric] = {}
 
+    @property
+    def has_sidecar(self) -> bool:
+        """Whether the server keeps metadata of virtual resources in its own storage."""
+        return any(handle.declaration.keeps == "sidecar" for handle in self.resources.values())
+
     @overload
     def virtual(
         self,
@@ -158,8 +163,9 @@ class App(Generic[S]):
         of the value, or a Column. selectable: paths of fields for `--field-selector`. poll: seconds between two calls of `list`,
         which make the resource one that can be watched. plural, singular: of the name, if they are not those that kubectl would
         guess. categories: such as `all`, which makes every `kubectl get all` ask this resource. keeps: `metadata` if the
-        functions keep labels, annotations, finalizers and owner references of objects; then there is server-side apply.
-        revisions: `source` if the source has revisions of objects and of lists itself; then it may have a `watch`.
+        functions keep labels, annotations, finalizers and owner references of objects; `sidecar` if the server shall keep them
+        in its own storage. With either there is server-side apply. revisions: `source` if the source has revisions of objects
+        and of lists itself; then it may have a `watch`.
 
         Raises DeclarationError and TypeSchemaError, with all that is wrong.
         """
@@ -172,8 +178,8 @@ class App(Generic[S]):
             raise DeclarationError(f"{place}: a resource needs a class, or a kind and a schema")
         if poll is not None:
             check_seconds(poll, "poll", place)
-        if keeps not in ("", "metadata"):
-            raise DeclarationError(f"{place}: keeps is 'metadata', or nothing, not {keeps!r}")
+        if keeps not in get_args(Keeps):
+            raise DeclarationError(f"{place}: keeps is 'metadata', 'sidecar' or nothing, not {keeps!r}")
         group, version = group_version(api_version, place)
         kind = kind or made.kind
         declaration = Declaration(

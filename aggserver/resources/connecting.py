@@ -22,9 +22,9 @@ from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.registry.rest import Context, ListOptions
 from aggserver.registry.store import Store
 from aggserver.resources.calls import Calls, name_of
+from aggserver.resources.commit import asked
 from aggserver.resources.errors import AnswerError, named
 from aggserver.resources.requests import Request
-from aggserver.resources.store import asked
 from aggserver.schema import structural
 from aggserver.schema.pruning import MalformedError, compile_pruner
 from aggserver.schema.validation import validate

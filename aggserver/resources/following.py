@@ -3,6 +3,9 @@
 A source that fails keeps its last state: clients are warned for some time, and then get 503. No object is ever reported as
 deleted because its source could not be asked, or because one of its rows can't be read. Failures are retried, each time after a
 longer pause. Two calls of `list` never overlap, also if the first one hangs in a thread.
+
+What is kept beside the source (`sidecar.py`) is known before the source is read, and removed when an object is gone. For that the
+source of a resource without a mirror is read now and then, too (`Sweeping`).
 """
 
 from __future__ import annotations
@@ -11,9 +14,11 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from aggserver.informers.informer import CONTROLLER
 from aggserver.meta import errors
 from aggserver.meta.backoff import Backoff
 from aggserver.meta.warnings import Warnings
@@ -22,10 +27,13 @@ from aggserver.resources.calls import Calls, name_of
 from aggserver.resources.errors import AnswerError
 from aggserver.resources.events import Changed, Gone, Relist
 from aggserver.resources.mirror import Mirror
+from aggserver.resources.requests import Request
+from aggserver.resources.sidecar import Sidecar
 from aggserver.resources.source import ObjectSource
+from aggserver.storage import keys
 from aggserver.storage.cacher import Cacher
 
-__all__ = ["Following", "Sleep"]
+__all__ = ["Following", "Sleep", "Sweeping"]
 
 log = logging.getLogger("aggserver.resources")
 
@@ -38,6 +46,10 @@ _BATCH_SECONDS = 0.001
 _BATCH_CHANGES = 200
 # Seconds that a feed may take to its first change before everything is read without it.
 _FIRST_CHANGE_SECONDS = 1.0
+# Objects of a first state after which the cache forgets that they are new: nobody has a revision to resume from.
+_FORGET = 1000
+# Seconds between two readings of a source that is read for nothing but to find what is gone.
+_SWEEP_SECONDS = 3600.0
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -46,7 +58,7 @@ class Following:
     """poll: seconds between two calls of `list`; None for a resource with a feed. `run` is its task.
 
     cache: the watch cache over the mirror. It is begun before the source is read for the first time, and gets one object after
-    the other, so that none is in memory twice. clock: monotonic seconds.
+    the other, so that none is in memory twice. sidecar: what is kept beside the source. clock: monotonic seconds.
     """
 
     def __init__(
@@ -58,6 +70,7 @@ class Following:
         poll: float | None,
         *,
         cache: Callable[[], Cacher[StoredObject]],
+        sidecar: Sidecar | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
@@ -67,6 +80,7 @@ class Following:
         self._state = state
         self._poll = poll
         self._cache = cache
+        self._sidecar = sidecar
         self._clock = clock
         self._sleep = sleep
         self._loaded = asyncio.Event()
@@ -75,6 +89,9 @@ class Following:
         self._backoff = Backoff(initial=1.0, longest=min(30.0, max(1.0, poll or 30.0)))
         self._lock = asyncio.Lock()
         self._refreshing: asyncio.Task[None] | None = None
+        # Readings after which something may have to be removed from the sidecar; and the task that does it.
+        self._to_sweep: deque[tuple[int, Callable[[str], bool]]] = deque()
+        self._sweeping: asyncio.Task[None] | None = None
         mirror.wanted = self.refresh_soon
 
     def trouble(self) -> str | None:
@@ -142,8 +159,9 @@ class Following:
                     assert self._poll is not None
                     await self._sleep(self._poll)
         finally:
-            if self._refreshing is not None:
-                self._refreshing.cancel()
+            for task in (self._refreshing, self._sweeping):
+                if task is not None:
+                    task.cancel()
 
     async def _relist(self) -> None:
         function = self._source.lists
@@ -151,17 +169,37 @@ class Following:
         async with self._lock:
             if self._calls.is_running(function):
                 raise errors.timeout("the call before has not returned yet", retry_after=1)
+            since = 0
+            if self._sidecar is not None:
+                await self._sidecar.ready()
+                since = self._sidecar.revision
             if not self._loaded.is_set():
                 await self._cache().ready()
             with self._mirror.reading() as reading:
                 present: set[str] = set()
                 async with contextlib.aclosing(self._source.everything(present)) as objects:
                     async for key, encoded in objects:
-                        self._mirror.found(reading, key, encoded)
+                        present.add(self._mirror.found(reading, key, encoded))
+                        if not self._loaded.is_set() and not len(present) % _FORGET:
+                            # All are new. As many changes as objects would leave gaps between the objects.
+                            self._cache().forget_changes()
                 await self._mirror.replace(reading, present)
             if not self._loaded.is_set():
                 self._cache().forget_changes()
         self._succeeded()
+        if not self._to_sweep:  # else the source is slow to tell, and the next reading does it
+            self._sweep_soon(since, lambda key: key not in present)
+
+    def _sweep_soon(self, since: int, is_absent: Callable[[str], bool]) -> None:
+        """Remove what is kept of objects that are gone, beside the polls or the feed: the source is asked for each of them."""
+        if self._sidecar is not None:
+            self._to_sweep.append((since, is_absent))
+            if self._sweeping is None or self._sweeping.done():
+                self._sweeping = asyncio.create_task(self._sweep(self._sidecar))
+
+    async def _sweep(self, sidecar: Sidecar) -> None:
+        while self._to_sweep:
+            await _sweep(self._source, sidecar, *self._to_sweep.popleft())
 
     async def _feed(self, feed: Callable[..., Any]) -> None:
         began = self._clock()
@@ -203,6 +241,9 @@ class Following:
         elif isinstance(change, Gone):
             if (key := self._source.gone(change.namespace, change.name)) is not None:
                 self._mirror.remove(key)
+                if self._sidecar is not None and self._sidecar.record(key) is not None and self._source.functions.get is not None:
+                    # What the feed tells may be old, and the object made anew: `get` knows.
+                    self._sweep_soon(self._sidecar.revision, lambda each: each == key)
         elif isinstance(change, Changed):
             made = self._source.changed(change.object)
             if made is not None:
@@ -228,6 +269,49 @@ class Following:
             )
         else:
             log.warning("%s failed again: %s", name_of(function), error)
+
+
+class Sweeping:
+    """Removes what is kept of objects that are gone, of a resource without a mirror. `run` is its task."""
+
+    def __init__(self, source: ObjectSource, sidecar: Sidecar, *, sleep: Sleep = asyncio.sleep) -> None:
+        self._source = source
+        self._sidecar = sidecar
+        self._sleep = sleep
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await self._sleep(_SWEEP_SECONDS)
+            if len(self._sidecar):
+                await self._sweep()
+
+    async def _sweep(self) -> None:
+        since = self._sidecar.revision
+        present: set[str] = set()
+        if self._source.lists is not None:
+            try:
+                async with contextlib.aclosing(self._source.everything(present)) as objects:
+                    async for key, encoded in objects:
+                        present.add(key)
+                        self._sidecar.shown(key, encoded)  # which finds objects of the same name that are others
+            except Exception as error:
+                log.warning("%s failed: what is kept of objects that are gone stays: %s", name_of(self._source.lists), error)
+                return
+        await _sweep(self._source, self._sidecar, since, lambda key: key not in present)
+
+
+async def _sweep(source: ObjectSource, sidecar: Sidecar, since: int, is_absent: Callable[[str], bool]) -> None:
+    """As `Sidecar.sweep`, with the server's own rights. A source that fails is not in the way: the next reading does the rest."""
+
+    async def is_gone(key: str) -> bool:
+        at = keys.split(key)
+        return source.functions.get is None or await source.one(Request(CONTROLLER, None, at.namespace), at.name) is None
+
+    try:
+        await sidecar.sweep(since, is_absent, is_gone)
+    except Exception as error:
+        log.warning("what is kept of %s that are gone stays for now: %s", source.info.resource, error)
 
 
 async def _next(changes: AsyncIterator[Any]) -> Any:

@@ -23,6 +23,7 @@ from aggserver.publish.discovery import APIResource, APISubresource
 from aggserver.publish.models import Published
 from aggserver.registry.rest import Context
 from aggserver.resources.calls import Calls
+from aggserver.resources.commit import asked
 from aggserver.resources.errors import Unavailable, named
 from aggserver.resources.metrics import (
     CUSTOM_VERSIONS,
@@ -34,7 +35,6 @@ from aggserver.resources.metrics import (
     metric_not_found,
 )
 from aggserver.resources.requests import Labels
-from aggserver.resources.store import asked
 
 __all__ = ["CUSTOM", "EXTERNAL", "AppMetrics"]
 

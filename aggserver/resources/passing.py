@@ -24,12 +24,13 @@ from aggserver.registry import stored
 from aggserver.registry.rest import Context, ListOptions
 from aggserver.registry.selection import predicate
 from aggserver.registry.stored import StoredObject
+from aggserver.resources.commit import asked
 from aggserver.resources.connecting import Ends
 from aggserver.resources.events import Bookmark
 from aggserver.resources.following import Sleep
 from aggserver.resources.requests import Fields, Labels, WatchRequest
 from aggserver.resources.source import VERSION, ListedPage, Made, ToldEvent
-from aggserver.resources.store import TOO_OLD, DirectStore, asked
+from aggserver.resources.store import TOO_OLD, DirectStore
 from aggserver.storage.changes import ADDED, BOOKMARK, DELETED, MODIFIED, WatchEvent
 
 __all__ = ["PassingStore"]

@@ -41,7 +41,7 @@ from aggserver.resources.calls import Calls, name_of
 from aggserver.resources.connecting import ConnectedAction, ConnectedStream, Ends, Running
 from aggserver.resources.conversion import FunctionConverter, OtherVersion
 from aggserver.resources.errors import DeclarationError
-from aggserver.resources.following import Following, Sleep
+from aggserver.resources.following import Following, Sleep, Sweeping
 from aggserver.resources.handle import Declaration, Handle
 from aggserver.resources.hooks import ObjectHooks
 from aggserver.resources.host import Hosting
@@ -52,6 +52,7 @@ from aggserver.resources.passing import PassingStore
 from aggserver.resources.requests import Request
 from aggserver.resources.revisions import REPLICAS, Revisions
 from aggserver.resources.round_trips import Side
+from aggserver.resources.sidecar import Sidecar
 from aggserver.resources.source import ObjectSource
 from aggserver.resources.store import Applying, DirectStore, MirroredStore, SourceStore, Verbs
 from aggserver.resources.stored import Hooked, Stored
@@ -103,6 +104,9 @@ class ServedApp:
         self._state: Any = _UNSET
         self._why = "it has not started yet"
         self._followings: list[Following] = []
+        self._sidecars: list[Sidecar] = []
+        # The tasks of the resources, while the App runs.
+        self._runs: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._resources: dict[str, DefinitionResource] = {}
         problems: list[str] = []
         for handle in app.resources.values():
@@ -138,7 +142,8 @@ class ServedApp:
         """For readiness: why not all of it can be used, None if it can."""
         if self._state is _UNSET:
             return self._why
-        troubles = [text for each in self._followings if (text := each.trouble()) is not None]
+        parts: tuple[Following | Sidecar, ...] = (*self._followings, *self._sidecars)
+        troubles = [text for each in parts if (text := each.trouble()) is not None]
         return "; ".join([*([self._lacks] if self._lacks else []), *troubles]) or None
 
     def end_watches(self) -> None:
@@ -162,8 +167,8 @@ class ServedApp:
                         pauses = RESTART.pauses()
                         self._bind()
                         async with asyncio.TaskGroup() as tasks:
-                            for following in self._followings:
-                                tasks.create_task(following.run())
+                            for run in self._runs:
+                                tasks.create_task(run())
                             tasks.create_task(self._run_tasks(self._sleep))
                             if self._hosting is not None:
                                 tasks.create_task(self._check_rights(self._hosting.cluster))
@@ -249,15 +254,24 @@ class ServedApp:
         )
         revisions = Revisions(environment.clock, environment.random(REPLICAS))
         make: Callable[..., Store]
+        sidecar = Sidecar(environment.storage, info, sleep=self._sleep) if declaration.keeps == "sidecar" else None
+        if sidecar is not None:
+            self._sidecars.append(sidecar)
+            self._runs.append(sidecar.run)
         if declaration.poll is None and handle.functions.feed is None:
             storage: Any = MemoryStorage()
             secret = environment.random(1 << 256).to_bytes(32)
             if declaration.revisions:
                 make = partial(_passing, source, revisions, secret, self._ends, self._sleep)
             else:
-                make = partial(_direct, source, revisions, secret)
+                make = partial(_direct, source, sidecar, revisions, secret)
+            if sidecar is not None:
+                self._runs.append(Sweeping(source, sidecar, sleep=self._sleep).run)
         else:
             storage = Mirror(revisions, keys.resource_prefix(info.group, info.resource))
+            if sidecar is not None:
+                storage.shown = sidecar.shown
+                sidecar.there, sidecar.show = storage.there, storage.show
             following = Following(
                 source,
                 storage,
@@ -265,11 +279,13 @@ class ServedApp:
                 self._state_now,
                 declaration.poll,
                 cache=lambda: resource.store(definition.versions[0]).cacher,
+                sidecar=sidecar,
                 clock=environment.monotonic,
                 sleep=self._sleep,
             )
             self._followings.append(following)
-            make = partial(_mirrored, source, storage, following, revisions)
+            self._runs.append(following.run)
+            make = partial(_mirrored, source, sidecar, storage, following, revisions)
         rest: Callable[[Any], object] = Applying if declaration.keeps else Verbs
         if _is_question(handle):
             rest = partial(_answering, source, environment.clock)
@@ -405,6 +421,7 @@ class _HookedVersions:
 
 def _direct(
     source: ObjectSource,
+    sidecar: Sidecar | None,
     revisions: Revisions,
     secret: bytes,
     resource: ResourceStorage,
@@ -413,7 +430,7 @@ def _direct(
     *more: Any,
 ) -> SourceStore:
     store = DirectStore(resource, strategy, views, *more)
-    store.source, store.revisions, store.secret = source, revisions, secret
+    store.source, store.sidecar, store.revisions, store.secret = source, sidecar, revisions, secret
     return store
 
 
@@ -435,6 +452,7 @@ def _passing(
 
 def _mirrored(
     source: ObjectSource,
+    sidecar: Sidecar | None,
     mirror: Mirror,
     following: Following,
     revisions: Revisions,
@@ -444,7 +462,8 @@ def _mirrored(
     *more: Any,
 ) -> SourceStore:
     store = MirroredStore(resource, strategy, views, *more)
-    store.source, store.mirror, store.following, store.revisions = source, mirror, following, revisions
+    store.source, store.sidecar, store.revisions = source, sidecar, revisions
+    store.mirror, store.following = mirror, following
     return store
 
 
@@ -499,6 +518,10 @@ def _check(handle: Virtual[Any, Any]) -> None:
         )
     if declaration.revisions and (declaration.poll is not None or functions.feed is not None):
         raise DeclarationError(f'{where} has revisions="source", and poll or a feed, where the server makes the revisions')
+    if declaration.revisions and declaration.keeps == "sidecar":
+        raise DeclarationError(
+            f'{where} has revisions="source", and keeps="sidecar", whose changes the source has no revisions for: keeps="metadata"'
+        )
     is_of_lists = functions.list is not None and functions.get is None and declaration.poll is None and functions.feed is None
     if is_of_lists and not declaration.group.endswith(".k8s.io"):
         log.warning("%s has no get function: each get of one object lists all of them", where)

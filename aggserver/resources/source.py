@@ -42,8 +42,9 @@ __all__ = ["LAST_APPLIED", "VERSION", "Functions", "Keeps", "ListedPage", "Made"
 
 log = logging.getLogger("aggserver.resources")
 
-# Which metadata of clients a source keeps: none, or all of labels, annotations, owner references, finalizers and managedFields.
-Keeps = Literal["", "metadata"]
+# Who keeps the labels, annotations, owner references, finalizers and managedFields of clients: nobody, the source, or the server
+# beside it.
+Keeps = Literal["", "metadata", "sidecar"]
 # Who makes resourceVersions: the server, or the source.
 RevisionsOf = Literal["", "source"]
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -167,9 +168,9 @@ class ObjectSource:
         return ListedPage([*made.values()], page.cursor or "", page.filtered, page.revision)
 
     async def everything(self, present: set[str], most_calls: int = 100_000) -> AsyncGenerator[tuple[str, bytes], None]:
-        """All objects with their keys, page after page, as the server itself asks for them.
+        """All objects with their keys, page after page, as the server itself asks for them. Raises what functions raise.
 
-        present: gets the keys of all objects that there are, also of those that can't be read. Raises what functions raise.
+        present: the keys of all objects found so far. The caller adds those that it gets, this those that can't be read.
         """
         function = self.lists
         assert function is not None
@@ -193,7 +194,7 @@ class ObjectSource:
                         yield key, item[1]
                     elif key in present:
                         self._skip(f"{key} is in the list twice")
-                    if key:
+                    if key and isinstance(item, _Unservable):
                         present.add(key)
             if not cursor:
                 return

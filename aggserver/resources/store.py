@@ -1,5 +1,6 @@
 """The verbs of a virtual resource. Writes go through the write loop of every resource (`registry/store.py`): admission,
-managedFields, preparation, validation, dry run. Only its ends differ: what it starts from, and its commit, which is a function.
+managedFields, preparation, validation, dry run. Only its ends differ: what it starts from, and its commit, which is a function
+(`commit.py`).
 
 `MirroredStore` reads from a mirror of the source, so that lists, watches, chunks and old revisions are as with any resource.
 `DirectStore` calls the source for every read. It has no watches; objects have a resourceVersion of their source, or a digest of
@@ -15,18 +16,16 @@ import hashlib
 import hmac
 import json
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from aggserver.meta import errors, selectors
+from aggserver.meta import codec, errors, selectors
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry import stored
 from aggserver.registry.commit import Commit
 from aggserver.registry.reader import Selector
-from aggserver.registry.remover import Overtaken
 from aggserver.registry.rest import (
     NO_ADMISSION,
     Admission,
@@ -45,19 +44,19 @@ from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Strategy
 from aggserver.registry.watch import Watch
-from aggserver.registry.write import CREATED, Attempt
-from aggserver.resources import requests
-from aggserver.resources.errors import AlreadyExists, Conflict, NotFound
+from aggserver.resources import kept
+from aggserver.resources.commit import InSource, Keep, KeepingCommit, SourceCommit, asked, nothing_more
+from aggserver.resources.errors import NotFound
 from aggserver.resources.following import Following
 from aggserver.resources.mirror import Mirror, Reading
 from aggserver.resources.requests import Fields, Labels, ListRequest, Request
 from aggserver.resources.revisions import REPLICAS, Revisions
+from aggserver.resources.sidecar import Sidecar
 from aggserver.resources.source import ListedPage, ObjectSource
-from aggserver.storage import interface
 from aggserver.storage.cacher import ListPage
-from aggserver.storage.interface import Compacted, KeyExists, KeyValue
+from aggserver.storage.interface import Compacted, KeyValue
 
-__all__ = ["TOO_OLD", "Applying", "DirectStore", "MirroredStore", "SourceStore", "Verbs", "asked"]
+__all__ = ["TOO_OLD", "Applying", "DirectStore", "MirroredStore", "SourceStore", "Verbs"]
 
 log = logging.getLogger("aggserver.resources")
 
@@ -77,112 +76,30 @@ _PAGE = 500
 # as a whole, which clients must expect: for each next part of it the source would have to make all of it again.
 # Source: k8s.io/apimachinery pkg/apis/meta/v1/types.go (ListOptions.Limit), v0.36.3.
 _MOST_CUT = 1_000
+# The beginning of the resourceVersion of an object with metadata that is kept: the revision of its record follows, a dot, and the
+# version of the source.
+_MARK = "kept-"
 TOO_OLD = "The resourceVersion for the provided list is too old."
 _EXPIRED = "The provided continue parameter is too old to display a consistent list result. You must start a new list without it."
 
 
-def asked(context: Context, key: str = "", *, dry_run: bool = False) -> Request[Any]:
-    """The request as functions get it, before the App's state is in it. key: of the object that is written; '' for a read."""
-    name = key.rpartition("/")[2] or context.name
-    return requests.asked(context.user, context.namespace, context.origin, context.warnings, dry_run=dry_run, name=name)
+class SourceStore(Store, InSource):
+    """What both kinds of virtual resources have in common. `source` and `sidecar` are set right after it was made.
 
-
-class SourceCommit(Commit):
-    """Ends a write in the source. What has begun is finished though the client may be gone: what it has changed must be known."""
-
-    def __init__(self, store: SourceStore) -> None:
-        super().__init__(store._resource, store._views)
-        self._store_of_source = store
-        self._source = store.source
-
-    async def create(self, attempt: Attempt, key: str) -> StoredObject:
-        request = asked(attempt.write.context, key)
-        try:
-            return await self._shown(await _finished(self._store_of_source.create_in_source(request, key, attempt.obj)))
-        except AlreadyExists as error:
-            if attempt.write.making is not CREATED:  # there was none when the write began: begin again
-                raise Overtaken(error) from None
-            raise KeyExists(key, KeyValue(key, b"", 0, 0, fault=error.message)) from None
-
-    async def would_create(self, attempt: Attempt, key: str) -> StoredObject:
-        self._source.refuse_dry_run("create")
-        request = asked(attempt.write.context, key, dry_run=True)
-        _, encoded, _ = await self._source.create(request, attempt.obj)
-        return await self._shown(stored.unstored(key, encoded))
-
-    async def update(self, attempt: Attempt) -> StoredObject:
-        assert attempt.current is not None
-        write, current = attempt.write, attempt.current
-        dry_run = write.options.dry_run
-        if dry_run:
-            self._source.refuse_dry_run("update")
-        if await write.aside(self._source.same, attempt.obj, current.tree):
-            return current.view
-        key = current.stored.key
-        request = asked(write.context, key, dry_run=dry_run)
-        try:
-            if dry_run:
-                _, encoded, _ = await self._source.update(request, attempt.obj, current.tree)
-                return await self._shown(stored.versioned(key, encoded, current.stored.resource_version))
-            update = self._store_of_source.update_in_source(request, key, attempt.obj, current.tree)
-            return await self._shown(await _finished(update))
-        except Conflict as error:
-            raise Overtaken(error) from None
-        except NotFound:
-            raise interface.NotFound(key) from None
-
-    async def delete(self, context: Context, obj: StoredObject) -> StoredObject:
-        try:
-            return await _finished(self._store_of_source.delete_in_source(asked(context, obj.key), obj))
-        except Conflict as error:
-            raise Overtaken(error) from None
-        except NotFound:
-            raise interface.NotFound(obj.key) from None
-
-    async def would_delete(self, context: Context, obj: StoredObject) -> StoredObject:
-        self._source.refuse_dry_run("delete")
-        with suppress(NotFound):
-            await self._source.delete(asked(context, obj.key, dry_run=True), obj.decoded())
-        return obj
-
-    async def _shown(self, obj: StoredObject) -> StoredObject:
-        return await self._views.of(obj)
-
-
-async def _finished(write: Coroutine[Any, Any, T]) -> T:
-    """The result of a write, which goes on if the one who waits for it is cancelled."""
-    task = asyncio.ensure_future(write)
-    task.add_done_callback(_retrieve)
-    return await asyncio.shield(task)
-
-
-def _retrieve(task: asyncio.Future[Any]) -> None:
-    if not task.cancelled():
-        task.exception()
-
-
-class SourceStore(Store):
-    """What both kinds of virtual resources have in common. `source` is set right after it was made."""
+    sidecar: what is kept beside the source; None for a resource without one.
+    """
 
     source: ObjectSource
+    sidecar: Sidecar | None = None
 
     def with_strategy(self, strategy: Strategy) -> Store:
         raise AssertionError("a virtual resource has no subresources that are parts of its objects")
 
     @cached_property
     def _commit(self) -> Commit:
-        return SourceCommit(self)
-
-    async def create_in_source(self, request: Request[Any], key: str, obj: JSONObject) -> StoredObject:
-        """Create an object by the source's function. Returns it as readers see it."""
-        raise NotImplementedError
-
-    async def update_in_source(self, request: Request[Any], key: str, obj: JSONObject, old: JSONObject) -> StoredObject:
-        raise NotImplementedError
-
-    async def delete_in_source(self, request: Request[Any], obj: StoredObject) -> StoredObject:
-        """Returns the object with the resourceVersion of its deletion."""
-        raise NotImplementedError
+        if self.sidecar is None:
+            return SourceCommit(self._resource, self._views, self, self.source)
+        return KeepingCommit(self._resource, self._views, self, self.source, self.sidecar)
 
     def _visible(self, context: Context) -> Callable[[StoredObject], bool] | None:
         if self.source.functions.visible is None:
@@ -245,25 +162,27 @@ class MirroredStore(SourceStore):
     following: Following
     revisions: Revisions
 
-    async def create_in_source(self, request: Request[Any], key: str, obj: JSONObject) -> StoredObject:
+    async def create_in_source(self, request: Request[Any], key: str, obj: JSONObject, keep: Keep = nothing_more) -> StoredObject:
         await self.catch_up("")  # an object can't be shown before the cache has all
         with self.mirror.reading() as reading:
             _, encoded, _ = await self.source.create(request, obj)
-        return await self._written(request, reading, key, encoded)
+        return await self._written(request, reading, key, encoded, keep)
 
-    async def update_in_source(self, request: Request[Any], key: str, obj: JSONObject, old: JSONObject) -> StoredObject:
+    async def update_in_source(
+        self, request: Request[Any], key: str, obj: JSONObject, old: JSONObject, keep: Keep = nothing_more
+    ) -> StoredObject:
         with self.mirror.reading() as reading:
             try:
                 _, encoded, _ = await self.source.update(request, obj, old)
             except NotFound:
                 await self._is_gone(request, reading, key)
                 raise
-        return await self._written(request, reading, key, encoded)
+        return await self._written(request, reading, key, encoded, keep)
 
-    async def delete_in_source(self, request: Request[Any], obj: StoredObject) -> StoredObject:
+    async def delete_in_source(self, request: Request[Any], obj: StoredObject, old: JSONObject) -> StoredObject:
         with self.mirror.reading() as reading:
             try:
-                await self.source.delete(request, obj.decoded())
+                await self.source.delete(request, old)
             except NotFound:
                 await self._is_gone(request, reading, obj.key)
                 raise
@@ -283,23 +202,44 @@ class MirroredStore(SourceStore):
             self.following.refresh_soon()
         return 0
 
-    async def _written(self, request: Request[Any], reading: Reading, key: str, encoded: bytes) -> StoredObject:
+    def is_newest(self, obj: StoredObject) -> bool:
+        there = self._cacher.get(obj.key) if self._cacher.loaded else None
+        return there is not None and there.revision == obj.revision
+
+    def own_version(self, version: str) -> str:
+        return version  # the mirror's
+
+    def shown_anew(self, obj: StoredObject, old: JSONObject) -> StoredObject:
+        assert self.sidecar is not None
+        self.sidecar.refresh(obj.key)
+        return self._cacher.get(obj.key) or obj
+
+    async def _written(self, request: Request[Any], reading: Reading, key: str, encoded: bytes, keep: Keep) -> StoredObject:
         """A written object with its revision. If the object changed meanwhile, by a feed or another client, nobody can say which
         state is the newer one: then the source is asked.
         """
+        try:
+            await keep(encoded)
+        except BaseException:
+            if key not in reading.touched:
+                self._kept(key, encoded)
+            raise
         if key not in reading.touched:
             return self._kept(key, encoded)
         if self.source.functions.get is None:
             self.following.refresh_soon()
             return self._kept(key, encoded)
         newest = await self._found(request, key)
-        if newest is not None and stored.value(newest) == encoded:
+        shown = encoded if self.sidecar is None else self.sidecar.shown(key, encoded)
+        if newest is not None and stored.value(newest) == shown:
             return newest
         # Not the newest state any more. Its revision is one that no object has, so that an update that begins here is refused.
-        return stored.make(KeyValue(key, encoded, 0, self.revisions.last - REPLICAS // 2))
+        return stored.make(KeyValue(key, shown, 0, self.revisions.last - REPLICAS // 2))
 
     def _kept(self, key: str, encoded: bytes) -> StoredObject:
         self.mirror.put(key, encoded)
+        if self.sidecar is not None:
+            self.sidecar.refresh(key)
         # The cache has what was put, since it is told at once.
         cached = self._cacher.get(key) if self._cacher.loaded else None
         return stored.make(KeyValue(key, encoded, 0, self.revisions.last)) if cached is None else cached
@@ -333,6 +273,8 @@ class MirroredStore(SourceStore):
     async def catch_up(self, resource_version: str) -> None:
         await self.following.current()
         self._check_own(resource_version)
+        if self.sidecar is not None and not resource_version:
+            await self.sidecar.current()
         await super().catch_up(resource_version)
 
     async def _list(self, context: Context, options: ListOptions, *, lenient: bool = False) -> ListResult:
@@ -383,19 +325,46 @@ class DirectStore(SourceStore):
     revisions: Revisions
     secret: bytes
 
-    async def create_in_source(self, request: Request[Any], key: str, obj: JSONObject) -> StoredObject:
-        return self._object(*await self.source.create(request, obj))
+    async def create_in_source(self, request: Request[Any], key: str, obj: JSONObject, keep: Keep = nothing_more) -> StoredObject:
+        made = await self.source.create(request, obj)
+        await keep(made[1])
+        return self._object(*made)
 
-    async def update_in_source(self, request: Request[Any], key: str, obj: JSONObject, old: JSONObject) -> StoredObject:
-        return self._object(*await self.source.update(request, obj, old))
+    async def update_in_source(
+        self, request: Request[Any], key: str, obj: JSONObject, old: JSONObject, keep: Keep = nothing_more
+    ) -> StoredObject:
+        made = await self.source.update(request, obj, old)
+        await keep(made[1])
+        return self._object(*made)
 
-    async def delete_in_source(self, request: Request[Any], obj: StoredObject) -> StoredObject:
-        await self.source.delete(request, obj.decoded())
+    async def delete_in_source(self, request: Request[Any], obj: StoredObject, old: JSONObject) -> StoredObject:
+        await self.source.delete(request, old)
         return obj
+
+    def is_newest(self, obj: StoredObject) -> bool:
+        """By the record's revision in its version; and by the metadata, which is that of the last reading of the source."""
+        assert self.sidecar is not None
+        metadata = obj.decoded()["metadata"]
+        record = self.sidecar.record_of(obj.key, metadata["uid"])
+        if _unmarked(obj.resource_version)[0] != (0 if record is None else record.revision):
+            return False
+        return codec.same(kept.merged(*self.sidecar.divided(obj.key, metadata)), kept.part(metadata))
+
+    def own_version(self, version: str) -> str:
+        return _unmarked(version)[1]
+
+    def shown_anew(self, obj: StoredObject, old: JSONObject) -> StoredObject:
+        encoded = stored.encode(old, self._info.api_version, self._info.kind)
+        return self._object(obj.key, encoded, self.own_version(obj.resource_version))
 
     def _object(self, key: str, encoded: bytes, version: str) -> StoredObject:
         if not version:
             version = "h" + hashlib.blake2b(encoded, digest_size=8).hexdigest()
+        if self.sidecar is not None:
+            shown = self.sidecar.shown(key, encoded)
+            record = self.sidecar.record(key)
+            if shown is not encoded and record is not None:
+                return stored.versioned(key, shown, f"{_MARK}{record.revision}.{version}")
         return stored.versioned(key, encoded, version)
 
     async def _read(self, context: Context, name: str, resource_version: str) -> StoredObject | None:
@@ -403,6 +372,7 @@ class DirectStore(SourceStore):
         return None if obj is None else await self._views.of(obj)
 
     async def _now(self, context: Context, key: str) -> StoredObject | None:
+        await self.catch_up("")
         if self.source.functions.get is not None:
             found = await self.source.one(asked(context, key), key.rpartition("/")[2])
             return None if found is None else self._object(key, *found)
@@ -420,7 +390,9 @@ class DirectStore(SourceStore):
         request = asked(context)
         values = {name: getattr(request, name) for name in request.__dataclass_fields__}
         if options is not None:
-            values |= {"labels": Labels(options.labels), "fields": Fields(options.fields)}
+            values["fields"] = Fields(options.fields)
+            if self.sidecar is None:  # else the source does not know all labels, and must leave nothing out for them
+                values["labels"] = Labels(options.labels)
         return ListRequest(**values, limit=limit, cursor=cursor or None)
 
     async def _list(self, context: Context, options: ListOptions, *, lenient: bool = False) -> ListResult:
@@ -429,6 +401,7 @@ class DirectStore(SourceStore):
         if name := self._named(context, options):
             obj = await self._read(context, name, "")
             return ListResult([obj] if obj is not None and matches(obj) else [], str(self.revisions.next()))
+        await self.catch_up("")
         found, token, revision = await self._pages(context, options, matches, admits)
         return ListResult(await self._views.of_all(found, lenient=lenient), revision, token)
 
@@ -479,7 +452,7 @@ class DirectStore(SourceStore):
             page = await self.source.page(self._listing(context, options, asked_for, cursor))
             calls += 1
             revision = revision or self._revision(page)
-            is_shown = admits if page.filtered else matches
+            is_shown = admits if page.filtered and self.sidecar is None else matches
             for index, item in enumerate(page.objects[skip:], skip):
                 if limit and len(found) == limit and len(page.objects) <= _MOST_CUT:  # one that gives more than it is asked for
                     return [*found.values()], self._sealed(context, options, cursor, index, revision), revision
@@ -532,7 +505,16 @@ class DirectStore(SourceStore):
         return None
 
     async def catch_up(self, resource_version: str) -> None:
-        return None
+        if self.sidecar is not None:
+            await self.sidecar.current()
+
+
+def _unmarked(version: str) -> tuple[int, str]:
+    """(revision of the record that was merged into the object, 0 for none; the version without it)."""
+    if not version.startswith(_MARK):
+        return 0, version
+    revision, _, own = version.removeprefix(_MARK).partition(".")
+    return int(revision), own
 
 
 class Verbs:

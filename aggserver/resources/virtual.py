@@ -46,6 +46,7 @@ _PARAMETERS = {
     "update": ("request", "new", "old"),
     "delete": ("request", "old"),
     "feed": ("state",),
+    "watch": ("request",),
     "visible": ("request", "object"),
 }
 
@@ -144,7 +145,7 @@ class Virtual(Handle[S, T]):
         if getattr(self.functions, verb) is not None:
             raise DeclarationError(f"{self.declaration.place}: {self.declaration.name} has two functions for {verb}")
         what = f"the {verb} function of {self.declaration.name}"
-        check_call(function, what, *_PARAMETERS[verb], where=self.declaration.place, awaited=verb != "feed")
+        check_call(function, what, *_PARAMETERS[verb], where=self.declaration.place, awaited=verb not in ("feed", "watch"))
         setattr(self.functions, verb, function)
 
 

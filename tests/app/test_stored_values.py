@@ -16,7 +16,9 @@ from aggserver.apiextensions.migration import Migration
 from aggserver.apiextensions.stored_versions import FolderLedger
 from aggserver.app.installation import installation_id
 from aggserver.app.stored_values import decode
+from aggserver.meta.resource import ResourceInfo
 from aggserver.registry.storage_version import SpecState, StorageVersions
+from aggserver.resources.sidecar import Sidecar
 from aggserver.storage import etcd_maintenance
 from aggserver.storage.etcd_maintenance import UnreadableError
 from aggserver.storage.interface import Storage
@@ -35,6 +37,7 @@ RECORDS = (
     f"/aggserver/definitions/{NAME}/objects",
     "/aggserver/installation/copy",
     "/aggserver/installation/id",
+    "/aggserver/metadata/tickets.helpdesk.example.com/default:a",
     f"/aggserver/migrations/{NAME}",
     "/aggserver/store/revision",
     f"/aggserver/storageversions/{NAME}",
@@ -53,6 +56,8 @@ async def fill(storage: Storage) -> None:
     await marks.compare(NAME, lambda: "digest", remember=True)
     await marks.imported(NAME)
     await installation_id(storage)
+    tickets = ResourceInfo("helpdesk.example.com", "v1", "tickets", "Ticket", "TicketList", namespaced=True)
+    await Sidecar(storage, tickets).write("/helpdesk.example.com/tickets/default/a", "u", None, {"labels": {"a": "b"}})
     await storage.advance(1000)
     assert sorted(item.key for item in (await storage.list("/aggserver/")).items) == sorted(RECORDS)
 
@@ -117,12 +122,14 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("what", DAMAGE)
-@pytest.mark.parametrize("key", [key for key in RECORDS if "adoption" in key or "definitions" in key or "versions" in key])
+@pytest.mark.parametrize(
+    "key", [key for key in RECORDS if any(each in key for each in ("adoption", "definitions", "versions", "metadata"))]
+)
 async def test_etcd_has_no_checksums_so_records_are_read(key: str, what: str, tmp_path: Path) -> None:
     storage = MemoryStorage()
     await storage.start()
     await fill(storage)
-    assert "all values can be read: objects: 9 " in await etcd_maintenance.check(storage, decode, silent)
+    assert "all values can be read: objects: 10 " in await etcd_maintenance.check(storage, decode, silent)
     current = await storage.get(key)
     assert current is not None
     await storage.update(key, DAMAGE[what], current.revision)

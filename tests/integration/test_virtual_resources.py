@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,15 @@ from tests.integration.server import eventually
 from tests.waiting import KUBECTL_LIMIT
 
 APPS = "tests.integration.apps.tickets"
-GROUPS = ("direct.example.com", "polled.example.com", "fed.example.com", "broken.example.com")
+GROUPS = (
+    "direct.example.com",
+    "polled.example.com",
+    "fed.example.com",
+    "broken.example.com",
+    "beside.example.com",
+    "besidedirect.example.com",
+)
+BESIDE = GROUPS[4:]
 
 
 class Served:
@@ -87,7 +95,7 @@ def manifest(group: str, name: str, title: str, **more: Any) -> str:
 # --- kubectl
 
 
-@pytest.mark.parametrize("group", GROUPS[:3])
+@pytest.mark.parametrize("group", [*GROUPS[:3], *BESIDE])
 def test_kubectl(served: Served, namespace: str, group: str) -> None:
     kind, here = f"tickets.{group}", ("-n", namespace)
     kubectl = served.kubectl
@@ -126,6 +134,111 @@ def test_labels_and_apply_of_what_keeps_metadata(served: Served, namespace: str)
     assert "metadata.labels: Forbidden: is not kept by this resource" in refused.stderr
     refused = served.plane.kubectl(*here, "apply", "--server-side", "-f", "-", input=_direct("a"), check=False)
     assert "Server-side apply not available" in refused.stderr
+
+
+# As kube-apiserver itself has it, which the tickets with a sidecar are compared with.
+STORED = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "tickets.storedbeside.example.com"},
+    "spec": {
+        "group": "storedbeside.example.com",
+        "names": {"plural": "tickets", "singular": "ticket", "kind": "Ticket", "listKind": "TicketList"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "required": ["title"],
+                        "properties": {"title": {"type": "string"}, "state": {"type": "string", "default": "open"}},
+                    }
+                },
+            }
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("group", BESIDE)
+def test_what_is_kept_beside_a_source_is_as_with_a_stored_resource(served: Served, namespace: str, group: str) -> None:
+    """The same commands for both; their outputs, and the objects after them, are the same."""
+    plane, stored = served.plane, "storedbeside.example.com"
+    plane.kubectl("apply", "-f", "-", input=json.dumps(STORED))
+    plane.kubectl("wait", "--for=condition=Established", f"crd/tickets.{stored}", KUBECTL_LIMIT)
+    eventually(lambda: plane.kubectl("get", f"tickets.{stored}", check=False).returncode == 0, "it is served")
+    found: dict[str, list[Any]] = {group: [], stored: []}
+
+    def on_both(*arguments: str, **more: Any) -> None:
+        for each, outputs in found.items():
+            given = {name: value(each) if callable(value) else value for name, value in more.items()}
+            here = [argument.replace("KIND", f"tickets.{each}") for argument in arguments]
+            done = plane.kubectl("-n", namespace, *here, check=False, **given)
+            outputs.append(f"{done.returncode} {done.stdout} {done.stderr}".replace(each, "GROUP"))
+            outputs.append(_shown(plane, namespace, each))
+        assert found[group][-2:] == found[stored][-2:], arguments
+
+    def of(title: str, **more: Any) -> Callable[[str], str]:
+        return lambda each: manifest(each, "a", title, **more)
+
+    apply = ("apply", "-f", "-", "--server-side")
+    on_both(*apply, input=of("one", labels={"x": "1", "y": "1"}, annotations={"n": "1"}))
+    on_both(*apply, input=of("two", labels={"x": "1"}))
+    on_both(*apply, "--field-manager=other", input=of("three"))
+    on_both(*apply, "--field-manager=other", "--force-conflicts", input=of("three", labels={"x": "2"}))
+    on_both("label", "KIND", "a", "z=1")
+    on_both("label", "KIND", "a", "z=2")
+    on_both("label", "KIND", "a", "z=2", "--overwrite")
+    on_both("annotate", "KIND", "a", "m=1", "n-")
+    on_both("get", "KIND", "-l", "z=2", "-o", "name")
+    on_both("get", "KIND", "-l", "z!=2", "-o", "name")
+    on_both("label", "KIND", "--all", "all=1")
+    on_both("label", "KIND", "a", "dry=1", "--dry-run=server")
+    on_both("patch", "KIND", "a", "--type=merge", "-p", '{"metadata": {"finalizers": ["example.com/hold"]}}')
+    on_both("delete", "KIND", "a", "--wait=false")
+    on_both("label", "KIND", "a", "late=1")
+    on_both("patch", "KIND", "a", "--type=json", "-p", '[{"op": "remove", "path": "/metadata/finalizers"}]')
+    on_both("get", "KIND", "a")
+    on_both("apply", "-f", "-", input=of("again", labels={"x": "1"}))
+    on_both("apply", "-f", "-", input=of("again"))
+    on_both("delete", "KIND", "a")
+    assert found[group] == found[stored]
+
+
+def _shown(plane: ControlPlane, namespace: str, group: str) -> Any:
+    """The object, without what differs between any two."""
+    done = plane.kubectl("-n", namespace, "get", f"tickets.{group}", "a", "-o", "json", "--show-managed-fields", check=False)
+    if done.returncode:
+        return done.returncode
+    obj = json.loads(done.stdout.replace(group, "GROUP"))
+    for name in ("uid", "resourceVersion", "creationTimestamp", "generation"):
+        obj["metadata"].pop(name, None)
+    if "deletionTimestamp" in obj["metadata"]:
+        obj["metadata"]["deletionTimestamp"] = "set"
+    entries = obj["metadata"].get("managedFields", [])
+    entries.sort(key=lambda entry: entry["manager"])  # they are in the order of their times
+    for entry in entries:
+        entry.pop("time")
+    return obj
+
+
+def test_what_is_kept_stays_over_a_restart(served: Served, namespace: str) -> None:
+    for group in BESIDE:
+        served.kubectl("-n", namespace, "apply", "--server-side", "-f", "-", input=manifest(group, "a", "x", labels={"x": "1"}))
+    with served.aggregation.stopped():
+        pass
+    served.wait()
+    for group in BESIDE:
+        name = f"ticket.{group}/a"
+        eventually(
+            lambda group=group, name=name: (
+                served.kubectl("-n", namespace, "get", f"tickets.{group}", "-l", "x=1", "-o", "name").split() == [name]
+            ),
+            "it is read again",
+        )
 
 
 def _direct(name: str) -> str:

@@ -82,7 +82,7 @@ def ticket_app(
         yield rows
 
     app = App(lifespan, deadline=more.pop("deadline", 30.0))
-    keep = row_with_metadata if more.get("keeps") else row_of
+    keep = row_with_metadata if more.get("keeps") == "metadata" else row_of
     dry_run = more.pop("dry_run", False)
     tickets = app.virtual(f"{GROUP}/v1", Ticket, **{"columns": {"State": ".state"}, "selectable": [".state"], **more})
     declared = verbs.split()

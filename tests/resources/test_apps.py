@@ -49,11 +49,16 @@ def _no_field(app: App[None]) -> None:
     app.virtual("a.example.com/v1", Ticket, selectable=[".nothing"]).list(lambda request: [])
 
 
+def _two_revisions(app: App[None]) -> None:
+    app.virtual("a.example.com/v1", Ticket, revisions="source", keeps="sidecar").list(lambda request: [])
+
+
 DECLARATIONS: dict[str, tuple[Callable[[App[None]], Any], str]] = {
     "no functions": (_nothing, "has neither a list nor a get function"),
     "poll without list": (_poll_without_list, "needs a list function"),
     "poll and feed": (_both, "poll is for sources without one"),
     "twice": (_twice, "is declared already, at test_apps.py:"),
+    "revisions of two": (_two_revisions, "whose changes the source has no revisions for"),
     "two functions": (_two_functions, "has two functions for list"),
     "a field that is not there": (_no_field, "nothing"),
     "no group": (lambda app: app.virtual("v1", Ticket), "is no `group/version`"),

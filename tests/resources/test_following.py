@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from aggserver import App, Changed, Gone, ListRequest, Metadata, NotFound, Page, Relist
+from aggserver.storage.cacher import Cacher
 from tests.fakes.clock import settled, until
 from tests.resources.served import ALL, GROUP, PATH, Apps, Rows, Ticket, ticket, ticket_app
 
@@ -680,3 +681,54 @@ async def test_pages_of_a_polled_source(apps: Apps) -> None:
     await apps.serve(app)
     assert await apps.names() == ["t0", "t1", "t2", "t3", "t4"]
     assert asked == [None, "1", "2", "3", "4"]
+
+
+# --- what was never read, and memory ---
+
+
+NEVER_READ: dict[str, dict[str, Any]] = {"polled": {**POLLED, "verbs": "get delete"}, "fed": {"verbs": "get delete feed"}}
+
+
+@pytest.mark.parametrize("kind", NEVER_READ)
+@pytest.mark.parametrize("name", ["it fails", "half of it is read"])
+async def test_what_was_never_read_is_not_empty(apps: Apps, name: str, kind: str) -> None:
+    """Nowhere: a list of a namespace in which nothing was found is no answer either."""
+    rows = Rows()
+    rows.set("a")
+    app, tickets = ticket_app(rows, **NEVER_READ[kind])
+
+    @tickets.list
+    def listed(request: Any) -> Iterator[Ticket]:
+        if name == "half of it is read":
+            yield rows.ticket(("default", "a"))
+        raise ConnectionError("4711")
+
+    await apps.serve(app)
+    await apps.pauses.end()
+    for later in (0.0, 3600.0):
+        apps.server.clock.advance(later)
+        for namespace in ("default", "other"):
+            target = PATH.replace("/default/", f"/{namespace}/")
+            for query in ("", "?resourceVersion=0", "?limit=1", "?labelSelector=a=b", "?watch=1"):
+                answer = await apps.client.get(target + query)
+                assert (answer.status, answer.json()["reason"]) == (503, "ServiceUnavailable"), (namespace, query)
+            assert (await apps.client.delete(target)).status == 503
+        assert (await apps.client.get(ALL)).status == 503
+
+
+async def test_the_first_state_is_not_kept_as_changes(apps: Apps) -> None:
+    rows = Rows()
+    rows.rows = {("default", f"r{index}"): {} for index in range(5000)}
+    most: list[int] = []
+    forget = Cacher.forget_changes
+
+    def counted(cacher: Cacher[Any]) -> None:
+        most.append(len(cacher._window.since(cacher._window.floor)))
+        forget(cacher)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Cacher, "forget_changes", counted)
+        await apps.serve_tickets(rows, poll=10.0)
+    await settled()
+    assert len(await apps.names()) == 5000
+    assert max(most) == 1000

@@ -9,7 +9,7 @@ import pytest
 
 from aggserver.registry import stored
 from aggserver.registry.stored import StoredObject
-from aggserver.resources.mirror import Mirror
+from aggserver.resources.mirror import Mirror, Reading
 from aggserver.resources.revisions import REPLICAS, Revisions
 from aggserver.storage.cacher import Cacher
 from aggserver.storage.interface import Compacted, FutureRevision, Unavailable
@@ -79,6 +79,40 @@ async def test_bodies_that_are_gone_are_wanted_again() -> None:
     assert len(second.list(PREFIX).items) == 3
     mirror.put(f"{PREFIX}a", _row("a", 1))
     assert _value(first, "a") == _value(second, "a") == 1
+
+
+async def test_what_can_not_be_read_again_keeps_its_last_state() -> None:
+    """Also in a cache that is loaded anew."""
+    mirror = _mirror()
+    first = _cacher(mirror)
+    await first.ready()
+    for name in "ab":
+        mirror.put(f"{PREFIX}{name}", _row(name, 1))
+    second = _cacher(mirror)
+    with pytest.raises(Unavailable):
+        await second.ready()
+    began_before = Reading(None)
+    await mirror.replace(began_before, {f"{PREFIX}a", f"{PREFIX}b"})  # which has not filled in what is wanted
+    with pytest.raises(Unavailable):
+        await second.ready()
+    with mirror.reading() as reading:
+        mirror.found(reading, f"{PREFIX}a", _row("a", 1))
+        await mirror.replace(reading, {f"{PREFIX}a", f"{PREFIX}b"})
+    await second.ready()
+    assert (_value(second, "a"), _value(second, "b")) == (1, 1)
+    mirror.remove(f"{PREFIX}b")
+    assert (_value(first, "b"), _value(second, "b")) == (None, None)
+
+
+async def test_keys_are_in_memory_once() -> None:
+    mirror = _mirror()
+    cacher = _cacher(mirror)
+    await cacher.ready()
+    with mirror.reading() as reading:
+        keys = [mirror.found(reading, "".join((PREFIX, "a")), _row("a", value)) for value in (0, 0, 1)]
+    held = cacher.get(f"{PREFIX}a")
+    assert held is not None
+    assert all(key is held.key for key in keys)
 
 
 REFUSED: dict[str, tuple[Callable[[int], int], type[Exception]]] = {

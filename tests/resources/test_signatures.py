@@ -43,6 +43,8 @@ REFUSED: dict[str, tuple[Callable[[App[Any]], Any], str]] = {
     "update": (of_virtual("update", two), r"two\(a, b\) can't be the update function .* called with \(request, new, old\)"),
     "delete": (of_virtual("delete", one), r"one\(a\) can't be the delete function .* called with \(request, old\)"),
     "feed": (of_virtual("feed", two), r"two\(a, b\) can't be the feed function .* called with \(state\)"),
+    "watch": (of_virtual("watch", two), r"two\(a, b\) can't be the watch function .* called with \(request\)"),
+    "watch without yield": (of_virtual("watch", later), "later can't be the watch function .* with `yield`, and not a coroutine"),
     "feed without yield": (of_virtual("feed", later), "later can't be the feed function .* with `yield`, and not a coroutine"),
     "visible": (of_virtual("visible", one), r"called with \(request, object\)"),
     "no function": (of_virtual("list", [1]), r"the list function of sites\.paas\.example\.com is a function, not list"),
@@ -73,7 +75,7 @@ REFUSED: dict[str, tuple[Callable[[App[Any]], Any], str]] = {
     "group": (lambda app: app.stored("v1", Site), "'v1' is no `group/version`"),
     "poll": (lambda app: app.virtual(API, Site, poll="3"), "poll is a number above 0, not '3'"),  # type: ignore[call-overload]
     "no poll": (lambda app: app.virtual(API, Site, poll=0), "poll is a number above 0, not 0"),
-    "keeps": (lambda app: app.virtual(API, Site, keeps="labels"), "keeps is 'metadata', or nothing, not 'labels'"),  # type: ignore[call-overload]
+    "keeps": (lambda app: app.virtual(API, Site, keeps="labels"), "keeps is 'metadata', 'sidecar' or nothing, not 'labels'"),  # type: ignore[call-overload]
     "columns": (lambda app: app.stored(API, Site, columns=[".spec"]), "columns is a dict"),  # type: ignore[arg-type]
     "a column of nothing": (
         lambda app: app.stored(API, Site, columns={"Size": ".spec.size.x"}),

@@ -22,10 +22,18 @@ class UnfitNameError(AggserverError):
 
 
 def run(
-    options: Options, served: Iterable[Served], say: Callable[[str], None], *, runs_tasks: bool, needs: Sequence[Need]
+    options: Options,
+    served: Iterable[Served],
+    say: Callable[[str], None],
+    *,
+    runs_tasks: bool,
+    is_stored: bool,
+    needs: Sequence[Need],
 ) -> None:
     """Prints the objects. served: what a server of the Apps has. runs_tasks: whether they have tasks. needs: the rights that they
-    declare. Raises UnfitNameError.
+    declare.
+
+    is_stored: whether something is kept, though the objects themselves may be elsewhere. Raises UnfitNameError.
     """
     own = [each for each in served if not each.built_in]
     name = options.apps[0].partition(":")[0].rpartition(".")[2].lower().replace("_", "-")
@@ -40,7 +48,7 @@ def run(
         image=options.image,
         apps=options.apps,
         offered=[(each.info.group, each.resource) for each in own],
-        is_stored=any(each.in_storage for each in own),
+        is_stored=is_stored or any(each.in_storage for each in own),
         runs_tasks=runs_tasks,
         needs=needs,
     )

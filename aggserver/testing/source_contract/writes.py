@@ -86,7 +86,7 @@ class Writes:
                 raise AssertionError(
                     f"a second create of {shown(key)} was refused, and it is not as before it: {text if now else 'it is gone'}"
                 )
-            if asked.declaration.keeps:
+            if asked.declaration.keeps == "metadata":
                 item = await self._check_kept(item)
             if asked.functions.update is not None:
                 item = await self._check_updates(item)

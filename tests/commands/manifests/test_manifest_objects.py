@@ -221,6 +221,15 @@ def test_the_command(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir() if file.name != "__pycache__"] == ["my_hello.py"]
 
 
+@pytest.mark.parametrize("keeps", ["", "metadata", "sidecar"])
+def test_a_sidecar_needs_a_volume(tmp_path: Path, keeps: str) -> None:
+    (tmp_path / "hello.py").write_text(APP.replace('v1", Greeting', f'v1", Greeting, keeps="{keeps}"'))
+    done = run("manifests", "--app", "hello:app", "--image", "hello:1", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    kinds = [obj["kind"] for obj in yaml.safe_load_all(done.stdout)]
+    assert kinds.count("PersistentVolumeClaim") == (keeps == "sidecar")
+
+
 WRONG = {
     "no image": (["--app", "hello:app"], 2, "manifests: --app and --image are required"),
     "no app": (["--image", "x"], 2, "manifests: --app and --image are required"),

@@ -1,6 +1,7 @@
 """Tickets in SQLite, by each way to know of changes: asked each time, polled, and fed by a table of changes.
 
-`app` has three resources over three tables of `tickets.db`. `broken` has one whose source does what the file `behaviour` says.
+`app` has five resources over five tables of `tickets.db`; the server keeps the metadata of two of them. `broken` has one whose
+source does what the file `behaviour` says.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def database() -> sqlite3.Connection:
     db.execute("pragma journal_mode=wal")
     logged = "namespace text, name text, uid text, version integer, title text, state text"
     db.execute(f"create table if not exists log (id integer primary key autoincrement, source text, {logged})")
-    for table in ("direct", "polled", "fed"):
+    for table in ("direct", "polled", "fed", "beside", "besidedirect"):
         columns = "namespace text, name text, title text, state text, metadata text, version integer, uid text"
         db.execute(f"create table if not exists {table} ({columns}, primary key (namespace, name))")
         into = "insert into log (source, namespace, name, uid, version, title, state) values"
@@ -127,6 +128,8 @@ _SHOWN: dict[str, Any] = {"columns": {"State": ".state"}, "selectable": [".state
 direct = app.virtual("direct.example.com/v1", Ticket, **_SHOWN)
 polled = app.virtual("polled.example.com/v1", Ticket, poll=POLL_SECONDS, keeps="metadata", **_SHOWN)
 fed = app.virtual("fed.example.com/v1", Ticket, keeps="metadata", **_SHOWN)
+beside = app.virtual("beside.example.com/v1", Ticket, poll=POLL_SECONDS, keeps="sidecar", **_SHOWN)
+beside_direct = app.virtual("besidedirect.example.com/v1", Ticket, keeps="sidecar", **_SHOWN)
 
 
 def _functions(handle: Any, table: Table) -> None:
@@ -147,8 +150,9 @@ def _functions(handle: Any, table: Table) -> None:
         table.delete(old.metadata.namespace, old.metadata.name)
 
 
-for _handle, _table in ((direct, Table("direct")), (polled, Table("polled")), (fed, Table("fed"))):
-    _functions(_handle, _table)
+_HANDLES = {"direct": direct, "polled": polled, "fed": fed, "beside": beside, "besidedirect": beside_direct}
+for _name, _handle in _HANDLES.items():
+    _functions(_handle, Table(_name))
 
 
 @direct.list
@@ -159,6 +163,16 @@ def list_direct(request: ListRequest[None]) -> Page[Ticket]:
 @polled.list
 def list_polled(request: ListRequest[None]) -> Iterable[Ticket]:
     yield from Table("polled").all()
+
+
+@beside.list
+def list_beside(request: ListRequest[None]) -> Iterable[Ticket]:
+    yield from Table("beside").all()
+
+
+@beside_direct.list
+def list_beside_direct(request: ListRequest[None]) -> Page[Ticket]:
+    return Table("besidedirect").page(request.limit or 500, request.cursor)
 
 
 @fed.list
