@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aggserver.server.http2.frames import Code, ProtocolError
+from aggserver.server.http2.frames import ErrorCode, ProtocolError
 
 __all__ = ["CREDIT_PER_DATA", "CREDIT_PER_RESPONSE", "Allowance"]
 
@@ -52,7 +52,7 @@ class Allowance:
             self._left = min(self._left + int((now - self._refilled) * USELESS_PER_SECOND), USELESS_BURST)
             self._refilled = now
             if cost > self._left:
-                raise ProtocolError(Code.ENHANCE_YOUR_CALM, "more control frames than requests account for")
+                raise ProtocolError(ErrorCode.ENHANCE_YOUR_CALM, "more control frames than requests account for")
         self._left -= cost
 
     def earn(self, credit: int) -> None:

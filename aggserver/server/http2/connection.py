@@ -21,7 +21,7 @@ from collections import OrderedDict
 from functools import partial
 from typing import Any, Protocol
 
-from aggserver.server.http2.frames import Code, ProtocolError
+from aggserver.server.http2.frames import ErrorCode, ProtocolError
 from aggserver.server.http2.protocol import (
     MAX_STREAMS,
     ClientLeaving,
@@ -154,7 +154,7 @@ class HTTP2:
 
     def _begin(self, event: RequestReceived) -> None:
         if len(self._requests.tasks) > MAX_REQUESTS_PER_CONNECTION:
-            self.protocol.terminate(Code.ENHANCE_YOUR_CALM)
+            self.protocol.terminate(ErrorCode.ENHANCE_YOUR_CALM)
             self._fail()
         if self.over:
             return
@@ -241,7 +241,7 @@ class _Stream:
         if self.closed:
             pass
         elif message is None:
-            self._reset(Code.INTERNAL_ERROR)  # a response that is not complete, for which the client would wait
+            self._reset(ErrorCode.INTERNAL_ERROR)  # a response that is not complete, for which the client would wait
         else:
             await self._send_body(head, message.get("body", b""), ended=not message.get("more_body", False))
         if is_last:
@@ -316,10 +316,10 @@ class _Stream:
     def _stalled(self) -> None:
         if not self.closed:
             log.info("resetting a stream: its client has taken nothing for %g s", STALL_SECONDS)
-            self._reset(Code.CANCEL)
+            self._reset(ErrorCode.CANCEL)
             self.lose()
 
-    def _reset(self, code: Code) -> None:
+    def _reset(self, code: ErrorCode) -> None:
         self._http2.protocol.reset(self.id, code)
         self._finished()
 

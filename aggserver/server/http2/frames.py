@@ -31,7 +31,7 @@ __all__ = [
     "SETTINGS",
     "SETTING_BYTES",
     "WINDOW_UPDATE",
-    "Code",
+    "ErrorCode",
     "ProtocolError",
     "Setting",
     "frame",
@@ -65,7 +65,7 @@ _LONG = struct.Struct(">L")
 _TWO_LONGS = struct.Struct(">LL")
 
 
-class Code(IntEnum):
+class ErrorCode(IntEnum):
     """Error codes of RST_STREAM and GOAWAY: 7."""
 
     NO_ERROR = 0x0
@@ -94,7 +94,7 @@ class Setting(IntEnum):
 class ProtocolError(Exception):
     """A connection error (5.4.1): the client has broken the protocol or a limit. The connection ends with GOAWAY and `code`."""
 
-    def __init__(self, code: Code, text: str) -> None:
+    def __init__(self, code: ErrorCode, text: str) -> None:
         super().__init__(text)
         self.code = code
 
@@ -107,11 +107,11 @@ def frame(kind: int, flags: int, stream_id: int, payload: bytes) -> bytes:
     return frame_head(len(payload), kind, flags, stream_id) + payload
 
 
-def rst_stream(stream_id: int, code: Code) -> bytes:
+def rst_stream(stream_id: int, code: ErrorCode) -> bytes:
     return frame(RST_STREAM, 0, stream_id, _LONG.pack(code))
 
 
-def goaway(last_stream_id: int, code: Code) -> bytes:
+def goaway(last_stream_id: int, code: ErrorCode) -> bytes:
     return frame(GOAWAY, 0, 0, _TWO_LONGS.pack(last_stream_id, code))
 
 
@@ -131,8 +131,8 @@ def settings_of(payload: bytes) -> list[tuple[int, int]]:
 def unpadded(payload: bytes) -> bytes:
     """The content of a DATA or HEADERS frame with the flag PADDED: 6.1. Raises ProtocolError."""
     if not payload:
-        raise ProtocolError(Code.FRAME_SIZE_ERROR, "a padded frame without the length of its padding")
+        raise ProtocolError(ErrorCode.FRAME_SIZE_ERROR, "a padded frame without the length of its padding")
     padding = payload[0]
     if padding >= len(payload):
-        raise ProtocolError(Code.PROTOCOL_ERROR, "a frame with more padding than bytes")
+        raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "a frame with more padding than bytes")
     return payload[1 : len(payload) - padding]

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from jh2._hazmat import Decoder, Encoder, HPACKError, OversizedHeaderListError
 from jh2.hpack.huffman_constants import REQUEST_CODES_LENGTH
 
-from aggserver.server.http2.frames import Code, ProtocolError
+from aggserver.server.http2.frames import ErrorCode, ProtocolError
 
 __all__ = ["MAX_HEADER_LIST", "Field", "HeaderDecoder", "HeaderEncoder"]
 
@@ -91,11 +91,11 @@ class HeaderEncoder:
 
 
 def _failure(text: str) -> ProtocolError:
-    return ProtocolError(Code.COMPRESSION_ERROR, text)
+    return ProtocolError(ErrorCode.COMPRESSION_ERROR, text)
 
 
 def _too_large() -> ProtocolError:
-    return ProtocolError(Code.ENHANCE_YOUR_CALM, "more headers than are allowed")
+    return ProtocolError(ErrorCode.ENHANCE_YOUR_CALM, "more headers than are allowed")
 
 
 def _huffman_strings(block: bytes) -> list[_HuffmanString]:

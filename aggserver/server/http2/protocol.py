@@ -51,7 +51,7 @@ from aggserver.server.http2.frames import (
     SETTING_BYTES,
     SETTINGS,
     WINDOW_UPDATE,
-    Code,
+    ErrorCode,
     ProtocolError,
     Setting,
     frame,
@@ -259,7 +259,7 @@ class ServerConnection:
             high, low, kind, flags, stream_id = HEAD.unpack_from(source, at)
             length = high << 8 | low
             if length > MAX_FRAME_SIZE:
-                raise ProtocolError(Code.FRAME_SIZE_ERROR, f"a frame of {length} bytes")
+                raise ProtocolError(ErrorCode.FRAME_SIZE_ERROR, f"a frame of {length} bytes")
             start = at + HEAD_BYTES
             if start + length > end:
                 break
@@ -277,16 +277,16 @@ class ServerConnection:
         assert self._preface is not None
         size = min(len(source), len(self._preface))
         if source[:size] != self._preface[:size]:
-            raise ProtocolError(Code.PROTOCOL_ERROR, "not HTTP/2")
+            raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "not HTTP/2")
         self._preface = self._preface[size:]
         return size
 
     def _handle(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
         if self._block is not None and kind != CONTINUATION:
-            raise ProtocolError(Code.PROTOCOL_ERROR, "a frame within a header block")
+            raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "a frame within a header block")
         if self._preface is not None:
             if kind != SETTINGS or flags & ACK:
-                raise ProtocolError(Code.PROTOCOL_ERROR, "no SETTINGS at the beginning")
+                raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "no SETTINGS at the beginning")
             self._preface = None
         if kind == HEADERS:
             self._headers(flags, stream_id, payload)  # costs nothing: its outcome counts, which is a response or a reset
@@ -299,7 +299,7 @@ class ServerConnection:
 
     def _headers(self, flags: int, stream_id: int, payload: bytes) -> None:
         if not stream_id & 1:
-            raise ProtocolError(Code.PROTOCOL_ERROR, "HEADERS on a stream that is not a client's")
+            raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "HEADERS on a stream that is not a client's")
         if flags & PADDED:
             payload = unpadded(payload)
         depends_on_itself = False
@@ -315,11 +315,11 @@ class ServerConnection:
     def _continuation(self, flags: int, stream_id: int, payload: bytes) -> None:
         block = self._block
         if block is None or block.stream_id != stream_id:
-            raise ProtocolError(Code.PROTOCOL_ERROR, "CONTINUATION of nothing")
+            raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of nothing")
         block.fragments.append(payload)
         block.size += len(payload)
         if block.size > MAX_HEADER_LIST:
-            raise ProtocolError(Code.ENHANCE_YOUR_CALM, "an endless header block")
+            raise ProtocolError(ErrorCode.ENHANCE_YOUR_CALM, "an endless header block")
         if flags & END_HEADERS:
             self._block = None
             whole = b"".join(block.fragments)
@@ -331,7 +331,7 @@ class ServerConnection:
         stream = self._streams.get(stream_id)
         if stream is not None:
             if depends_on_itself:
-                self._fail(stream_id, Code.PROTOCOL_ERROR)
+                self._fail(stream_id, ErrorCode.PROTOCOL_ERROR)
             else:
                 self._trailers(stream_id, stream, fields, ended=ended)
         elif stream_id > self.highest_stream:
@@ -340,26 +340,26 @@ class ServerConnection:
             self.allowance.spend(1)
             self._late(stream_id)
         else:
-            raise ProtocolError(Code.STREAM_CLOSED, "HEADERS on a closed stream")
+            raise ProtocolError(ErrorCode.STREAM_CLOSED, "HEADERS on a closed stream")
 
     def _request(self, stream_id: int, fields: list[Field], *, ended: bool, depends_on_itself: bool) -> None:
         self.highest_stream = stream_id
         cost = 1 + len(fields) // FIELDS_PER_FRAME
         if self.leaving or len(self._streams) >= MAX_STREAMS:
-            self._refuse(stream_id, Code.REFUSED_STREAM, cost)
+            self._refuse(stream_id, ErrorCode.REFUSED_STREAM, cost)
             return
         head = request_head(fields)
         if head is None or depends_on_itself or (ended and head.length):
-            self._refuse(stream_id, Code.PROTOCOL_ERROR, cost)
+            self._refuse(stream_id, ErrorCode.PROTOCOL_ERROR, cost)
             return
         self._streams[stream_id] = _Stream(self._initial_window, head.length, ended=ended)
         self._events.append(RequestReceived(stream_id, head.scope, ended))
 
     def _trailers(self, stream_id: int, stream: _Stream, fields: list[Field], *, ended: bool) -> None:
         if stream.ended:
-            self._fail(stream_id, Code.STREAM_CLOSED)
+            self._fail(stream_id, ErrorCode.STREAM_CLOSED)
         elif not ended or stream.due or not are_trailers(fields):
-            self._fail(stream_id, Code.PROTOCOL_ERROR)
+            self._fail(stream_id, ErrorCode.PROTOCOL_ERROR)
         else:
             stream.ended = True
             self._events.append(DataReceived(stream_id, b"", True))
@@ -375,7 +375,7 @@ class ServerConnection:
         data = unpadded(payload) if flags & PADDED else payload
         self._receivable -= size
         if self._receivable < 0:
-            raise ProtocolError(Code.FLOW_CONTROL_ERROR, "more DATA than the connection's window")
+            raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, "more DATA than the connection's window")
         if stream is None:
             self._give_back(size)
             self._late(stream_id)
@@ -396,27 +396,27 @@ class ServerConnection:
 
     def _priority(self, flags: int, stream_id: int, payload: bytes) -> None:
         if stream_id == 0:
-            raise ProtocolError(Code.PROTOCOL_ERROR, "PRIORITY of the connection")
+            raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "PRIORITY of the connection")
         if len(payload) != 5:
-            raise ProtocolError(Code.FRAME_SIZE_ERROR, "PRIORITY of another size")
+            raise ProtocolError(ErrorCode.FRAME_SIZE_ERROR, "PRIORITY of another size")
         if _depends_on(payload) == stream_id:
             if self._is_idle(stream_id):
-                raise ProtocolError(Code.PROTOCOL_ERROR, "PRIORITY of a stream over itself")
-            self._fail(stream_id, Code.PROTOCOL_ERROR)
+                raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "PRIORITY of a stream over itself")
+            self._fail(stream_id, ErrorCode.PROTOCOL_ERROR)
 
     def _rst_stream(self, flags: int, stream_id: int, payload: bytes) -> None:
         self._check_opened(stream_id)
         if len(payload) != 4:
-            raise ProtocolError(Code.FRAME_SIZE_ERROR, "RST_STREAM of another size")
+            raise ProtocolError(ErrorCode.FRAME_SIZE_ERROR, "RST_STREAM of another size")
         if self._streams.pop(stream_id, None) is not None:
             self._remember(stream_id, by_us=False)
             self._events.append(StreamLost(stream_id))
 
     def _settings(self, flags: int, stream_id: int, payload: bytes) -> None:
         if stream_id:
-            raise ProtocolError(Code.PROTOCOL_ERROR, "SETTINGS of a stream")
+            raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "SETTINGS of a stream")
         if len(payload) % SETTING_BYTES or (flags & ACK and payload):
-            raise ProtocolError(Code.FRAME_SIZE_ERROR, "SETTINGS of another size")
+            raise ProtocolError(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS of another size")
         if flags & ACK:
             return
         initial_window = self._initial_window
@@ -425,14 +425,14 @@ class ServerConnection:
                 self._encoder.limit_table(value)
             elif key == Setting.INITIAL_WINDOW_SIZE:
                 if value > MAX_WINDOW:
-                    raise ProtocolError(Code.FLOW_CONTROL_ERROR, "an initial window that is too large")
+                    raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, "an initial window that is too large")
                 initial_window = value  # the last of a frame: the others have no effect
             elif key == Setting.MAX_FRAME_SIZE:
                 if not LEAST_FRAME_SIZE <= value <= MOST_FRAME_SIZE:
-                    raise ProtocolError(Code.PROTOCOL_ERROR, "a size of frames that is not allowed")
+                    raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "a size of frames that is not allowed")
                 self._frame_size = value
             elif key == Setting.ENABLE_PUSH and value > 1:
-                raise ProtocolError(Code.PROTOCOL_ERROR, "neither push nor no push")
+                raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "neither push nor no push")
         self._set_initial_window(initial_window)
         self._out.append(frame(SETTINGS, ACK, 0, b""))
 
@@ -446,40 +446,40 @@ class ServerConnection:
         for stream_id, stream in self._streams.items():
             stream.window += change
             if stream.window > MAX_WINDOW:
-                raise ProtocolError(Code.FLOW_CONTROL_ERROR, "a window that is too large")
+                raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, "a window that is too large")
             if change > 0 and stream.window > 0:
                 self._events.append(WindowOpened(stream_id))
 
     def _push_promise(self, flags: int, stream_id: int, payload: bytes) -> None:
-        raise ProtocolError(Code.PROTOCOL_ERROR, "PUSH_PROMISE of a client")
+        raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "PUSH_PROMISE of a client")
 
     def _ping(self, flags: int, stream_id: int, payload: bytes) -> None:
         if stream_id:
-            raise ProtocolError(Code.PROTOCOL_ERROR, "PING of a stream")
+            raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "PING of a stream")
         if len(payload) != 8:
-            raise ProtocolError(Code.FRAME_SIZE_ERROR, "PING of another size")
+            raise ProtocolError(ErrorCode.FRAME_SIZE_ERROR, "PING of another size")
         if not flags & ACK:
             self._out.append(frame(PING, ACK, 0, payload))
 
     def _goaway(self, flags: int, stream_id: int, payload: bytes) -> None:
         if stream_id:
-            raise ProtocolError(Code.PROTOCOL_ERROR, "GOAWAY of a stream")
+            raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "GOAWAY of a stream")
         if len(payload) < 8:
-            raise ProtocolError(Code.FRAME_SIZE_ERROR, "GOAWAY of another size")
+            raise ProtocolError(ErrorCode.FRAME_SIZE_ERROR, "GOAWAY of another size")
         if not self.leaving:
             self.goodbye()
             self._events.append(ClientLeaving())
 
     def _window_update(self, flags: int, stream_id: int, payload: bytes) -> None:
         if len(payload) != 4:
-            raise ProtocolError(Code.FRAME_SIZE_ERROR, "WINDOW_UPDATE of another size")
+            raise ProtocolError(ErrorCode.FRAME_SIZE_ERROR, "WINDOW_UPDATE of another size")
         increment = int.from_bytes(payload, "big") & _STREAM_BITS
         if stream_id == 0:
             self.window += increment
             if not increment:
-                raise ProtocolError(Code.PROTOCOL_ERROR, "WINDOW_UPDATE by nothing")
+                raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE by nothing")
             if self.window > MAX_WINDOW:
-                raise ProtocolError(Code.FLOW_CONTROL_ERROR, "a window that is too large")
+                raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, "a window that is too large")
             self._events.append(WindowOpened(0))
             return
         self._check_opened(stream_id)
@@ -488,9 +488,9 @@ class ServerConnection:
             return
         stream.window += increment
         if not increment:
-            self._fail(stream_id, Code.PROTOCOL_ERROR)
+            self._fail(stream_id, ErrorCode.PROTOCOL_ERROR)
         elif stream.window > MAX_WINDOW:
-            self._fail(stream_id, Code.FLOW_CONTROL_ERROR)
+            self._fail(stream_id, ErrorCode.FLOW_CONTROL_ERROR)
         elif stream.window > 0:
             self._events.append(WindowOpened(stream_id))
 
@@ -502,15 +502,15 @@ class ServerConnection:
 
     def _check_opened(self, stream_id: int) -> None:
         if self._is_idle(stream_id):
-            raise ProtocolError(Code.PROTOCOL_ERROR, "a frame of a stream that is not open")
+            raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "a frame of a stream that is not open")
 
-    def _refuse(self, stream_id: int, code: Code, cost: int = 1) -> None:
+    def _refuse(self, stream_id: int, code: ErrorCode, cost: int = 1) -> None:
         """Reset a stream without a response. It was no use to anybody, so it counts."""
         self._out.append(rst_stream(stream_id, code))
         self._remember(stream_id, by_us=True)
         self.allowance.spend(cost)
 
-    def _fail(self, stream_id: int, code: Code) -> None:
+    def _fail(self, stream_id: int, code: ErrorCode) -> None:
         """Reset a stream in which the client has broken a rule. This costs as much as if the client had reset it."""
         if self._streams.pop(stream_id, None) is not None:
             self._events.append(StreamLost(stream_id))
@@ -519,7 +519,7 @@ class ServerConnection:
     def _late(self, stream_id: int) -> None:
         """Handle HEADERS or DATA of a closed stream: those that follow our own reset may have crossed it, others are an error."""
         if not self._reset.get(stream_id):
-            self._out.append(rst_stream(stream_id, Code.STREAM_CLOSED))
+            self._out.append(rst_stream(stream_id, ErrorCode.STREAM_CLOSED))
             self._remember(stream_id, by_us=True)
 
     def _remember(self, stream_id: int, *, by_us: bool) -> None:
@@ -568,7 +568,7 @@ class ServerConnection:
         if ended:
             self._end(stream_id)
 
-    def reset(self, stream_id: int, code: Code) -> None:
+    def reset(self, stream_id: int, code: ErrorCode) -> None:
         """Break off a response."""
         del self._streams[stream_id]
         self._remember(stream_id, by_us=True)
@@ -579,7 +579,7 @@ class ServerConnection:
         if self._streams[stream_id].ended:
             del self._streams[stream_id]
         else:
-            self.reset(stream_id, Code.NO_ERROR)
+            self.reset(stream_id, ErrorCode.NO_ERROR)
 
     def consumed(self, stream_id: int, size: int) -> None:
         """Let the client send `size` more bytes, because the application has read as many, or never will.
@@ -605,9 +605,9 @@ class ServerConnection:
     def goodbye(self) -> None:
         """GOAWAY: streams up to the last one seen are finished, the client retries later ones elsewhere."""
         self.leaving = True
-        self._out.append(goaway(self.highest_stream, Code.NO_ERROR))
+        self._out.append(goaway(self.highest_stream, ErrorCode.NO_ERROR))
 
-    def terminate(self, code: Code) -> None:
+    def terminate(self, code: ErrorCode) -> None:
         """GOAWAY with an error. Nothing more is received or sent."""
         self._out.append(goaway(self.highest_stream, code))
 
@@ -627,16 +627,16 @@ _HANDLERS: dict[int, Callable[[ServerConnection, int, int, bytes], None]] = {
 def _depends_on(payload: bytes) -> int:
     """The stream that the fields of a priority name. Raises ProtocolError if they are not whole."""
     if len(payload) < 5:
-        raise ProtocolError(Code.FRAME_SIZE_ERROR, "half a priority")
+        raise ProtocolError(ErrorCode.FRAME_SIZE_ERROR, "half a priority")
     return int.from_bytes(payload[:4], "big") & _STREAM_BITS
 
 
-def _error_of_data(stream: _Stream, *, ended: bool) -> Code | None:
+def _error_of_data(stream: _Stream, *, ended: bool) -> ErrorCode | None:
     """The rule that DATA just counted in `stream` has broken."""
     if stream.ended:
-        return Code.STREAM_CLOSED
+        return ErrorCode.STREAM_CLOSED
     if stream.receivable < 0:
-        return Code.FLOW_CONTROL_ERROR
+        return ErrorCode.FLOW_CONTROL_ERROR
     if stream.due is not None and (stream.due < 0 or (ended and stream.due)):
-        return Code.PROTOCOL_ERROR
+        return ErrorCode.PROTOCOL_ERROR
     return None

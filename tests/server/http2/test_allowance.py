@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from aggserver.server.http2.allowance import MOST_EARNED, USELESS_BURST, USELESS_PER_SECOND, Allowance
-from aggserver.server.http2.frames import Code, ProtocolError
+from aggserver.server.http2.frames import ErrorCode, ProtocolError
 
 
 def is_calm(error):
-    return error.code is Code.ENHANCE_YOUR_CALM
+    return error.code is ErrorCode.ENHANCE_YOUR_CALM
 
 
 def test_an_allowance_comes_back():

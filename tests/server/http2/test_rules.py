@@ -20,7 +20,7 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-from aggserver.server.http2.frames import PREFACE, Code, ProtocolError
+from aggserver.server.http2.frames import PREFACE, ErrorCode, ProtocolError
 from aggserver.server.http2.header_block import MAX_FIELDS
 from aggserver.server.http2.protocol import CONNECTION_WINDOW, FRAMES_PER_TURN, STREAM_WINDOW, ServerConnection
 from tests.server.frames import HEAD, Peer, parsed
@@ -34,64 +34,67 @@ def raw(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 ENDS = {
-    "DATA of the connection": (raw(0, 0, 0, b"x"), Code.PROTOCOL_ERROR),
-    "DATA of a stream that is not open": (DataFrame(7, b"x"), Code.PROTOCOL_ERROR),
-    "DATA of a stream of ours": (DataFrame(2, b"x"), Code.PROTOCOL_ERROR),
-    "DATA that is padded by more than all": (raw(0, 8, 3, b"\x04xxx"), Code.PROTOCOL_ERROR),
-    "DATA that is padded by nothing at all": (raw(0, 8, 3, b""), Code.FRAME_SIZE_ERROR),
-    "HEADERS of the connection": (raw(1, 5, 0, b"\x82"), Code.PROTOCOL_ERROR),
-    "HEADERS of a stream of ours": (raw(1, 5, 2, b"\x82"), Code.PROTOCOL_ERROR),
-    "HEADERS of an answered stream": (raw(1, 5, 1, b"\x82"), Code.STREAM_CLOSED),
-    "HEADERS with half a priority": (raw(1, 0x25, 7, b"\x00\x00\x00"), Code.FRAME_SIZE_ERROR),
-    "HEADERS that are no block": (raw(1, 5, 7, b"\xff\x00"), Code.COMPRESSION_ERROR),
-    "PRIORITY of the connection": (raw(2, 0, 0, bytes(5)), Code.PROTOCOL_ERROR),
-    "PRIORITY of another size": (raw(2, 0, 3, bytes(4)), Code.FRAME_SIZE_ERROR),
-    "PRIORITY over itself, not open": (PriorityFrame(9, depends_on=9), Code.PROTOCOL_ERROR),
-    "RST_STREAM of the connection": (raw(3, 0, 0, bytes(4)), Code.PROTOCOL_ERROR),
-    "RST_STREAM that is not open": (RstStreamFrame(7, 8), Code.PROTOCOL_ERROR),
-    "RST_STREAM of another size": (raw(3, 0, 3, bytes(5)), Code.FRAME_SIZE_ERROR),
-    "SETTINGS of a stream": (raw(4, 0, 3, b""), Code.PROTOCOL_ERROR),
-    "SETTINGS of another size": (raw(4, 0, 0, bytes(7)), Code.FRAME_SIZE_ERROR),
-    "SETTINGS that acknowledge and set": (raw(4, 1, 0, bytes(6)), Code.FRAME_SIZE_ERROR),
-    "a push that is neither": (SettingsFrame(0, settings={2: 2}), Code.PROTOCOL_ERROR),
-    "an initial window too large": (SettingsFrame(0, settings={4: 2**31}), Code.FLOW_CONTROL_ERROR),
-    "frames too small": (SettingsFrame(0, settings={5: 16_383}), Code.PROTOCOL_ERROR),
-    "frames too large": (SettingsFrame(0, settings={5: 2**24}), Code.PROTOCOL_ERROR),
-    "PUSH_PROMISE": (PushPromiseFrame(3, 8, b"\x82", flags=["END_HEADERS"]), Code.PROTOCOL_ERROR),
-    "PING of a stream": (raw(6, 0, 3, bytes(8)), Code.PROTOCOL_ERROR),
-    "PING of another size": (raw(6, 0, 0, bytes(7)), Code.FRAME_SIZE_ERROR),
-    "GOAWAY of a stream": (raw(7, 0, 3, bytes(8)), Code.PROTOCOL_ERROR),
-    "GOAWAY of another size": (raw(7, 0, 0, bytes(7)), Code.FRAME_SIZE_ERROR),
-    "WINDOW_UPDATE of another size": (raw(8, 0, 3, bytes(3)), Code.FRAME_SIZE_ERROR),
-    "WINDOW_UPDATE that is not open": (WindowUpdateFrame(7, 1), Code.PROTOCOL_ERROR),
-    "WINDOW_UPDATE by nothing": (raw(8, 0, 0, bytes(4)), Code.PROTOCOL_ERROR),
-    "WINDOW_UPDATE too large": (WindowUpdateFrame(0, 2**31 - 1), Code.FLOW_CONTROL_ERROR),
-    "CONTINUATION of nothing": (ContinuationFrame(7, b"\x82", flags=["END_HEADERS"]), Code.PROTOCOL_ERROR),
-    "CONTINUATION of another stream": (raw(1, 1, 7, b"\x82") + raw(9, 4, 9, b"\x87"), Code.PROTOCOL_ERROR),
-    "a frame within a header block": (raw(1, 1, 7, b"\x82") + raw(6, 0, 0, bytes(8)), Code.PROTOCOL_ERROR),
-    "a frame that nobody knows within a header block": (raw(1, 1, 7, b"\x82") + raw(0xEE, 0, 0, b""), Code.PROTOCOL_ERROR),
-    "too many fields": (raw(1, 5, 7, b"\x82" * (MAX_FIELDS + 1)), Code.ENHANCE_YOUR_CALM),
-    "too many changes of the table": (raw(1, 5, 7, b"\x20" * (MAX_FIELDS + 1)), Code.ENHANCE_YOUR_CALM),
-    "too many bytes in few fields": (raw(1, 5, 7, b"\x40\x01x\x7f\xa1\x1e" + b"y" * 4000 + b"\xbe" * 20), Code.ENHANCE_YOUR_CALM),
-    "a field that is too long": (raw(1, 5, 7, b"\x00\x01x\x7f\x81\xff\x03" + b"y" * 65_536), Code.ENHANCE_YOUR_CALM),
+    "DATA of the connection": (raw(0, 0, 0, b"x"), ErrorCode.PROTOCOL_ERROR),
+    "DATA of a stream that is not open": (DataFrame(7, b"x"), ErrorCode.PROTOCOL_ERROR),
+    "DATA of a stream of ours": (DataFrame(2, b"x"), ErrorCode.PROTOCOL_ERROR),
+    "DATA that is padded by more than all": (raw(0, 8, 3, b"\x04xxx"), ErrorCode.PROTOCOL_ERROR),
+    "DATA that is padded by nothing at all": (raw(0, 8, 3, b""), ErrorCode.FRAME_SIZE_ERROR),
+    "HEADERS of the connection": (raw(1, 5, 0, b"\x82"), ErrorCode.PROTOCOL_ERROR),
+    "HEADERS of a stream of ours": (raw(1, 5, 2, b"\x82"), ErrorCode.PROTOCOL_ERROR),
+    "HEADERS of an answered stream": (raw(1, 5, 1, b"\x82"), ErrorCode.STREAM_CLOSED),
+    "HEADERS with half a priority": (raw(1, 0x25, 7, b"\x00\x00\x00"), ErrorCode.FRAME_SIZE_ERROR),
+    "HEADERS that are no block": (raw(1, 5, 7, b"\xff\x00"), ErrorCode.COMPRESSION_ERROR),
+    "PRIORITY of the connection": (raw(2, 0, 0, bytes(5)), ErrorCode.PROTOCOL_ERROR),
+    "PRIORITY of another size": (raw(2, 0, 3, bytes(4)), ErrorCode.FRAME_SIZE_ERROR),
+    "PRIORITY over itself, not open": (PriorityFrame(9, depends_on=9), ErrorCode.PROTOCOL_ERROR),
+    "RST_STREAM of the connection": (raw(3, 0, 0, bytes(4)), ErrorCode.PROTOCOL_ERROR),
+    "RST_STREAM that is not open": (RstStreamFrame(7, 8), ErrorCode.PROTOCOL_ERROR),
+    "RST_STREAM of another size": (raw(3, 0, 3, bytes(5)), ErrorCode.FRAME_SIZE_ERROR),
+    "SETTINGS of a stream": (raw(4, 0, 3, b""), ErrorCode.PROTOCOL_ERROR),
+    "SETTINGS of another size": (raw(4, 0, 0, bytes(7)), ErrorCode.FRAME_SIZE_ERROR),
+    "SETTINGS that acknowledge and set": (raw(4, 1, 0, bytes(6)), ErrorCode.FRAME_SIZE_ERROR),
+    "a push that is neither": (SettingsFrame(0, settings={2: 2}), ErrorCode.PROTOCOL_ERROR),
+    "an initial window too large": (SettingsFrame(0, settings={4: 2**31}), ErrorCode.FLOW_CONTROL_ERROR),
+    "frames too small": (SettingsFrame(0, settings={5: 16_383}), ErrorCode.PROTOCOL_ERROR),
+    "frames too large": (SettingsFrame(0, settings={5: 2**24}), ErrorCode.PROTOCOL_ERROR),
+    "PUSH_PROMISE": (PushPromiseFrame(3, 8, b"\x82", flags=["END_HEADERS"]), ErrorCode.PROTOCOL_ERROR),
+    "PING of a stream": (raw(6, 0, 3, bytes(8)), ErrorCode.PROTOCOL_ERROR),
+    "PING of another size": (raw(6, 0, 0, bytes(7)), ErrorCode.FRAME_SIZE_ERROR),
+    "GOAWAY of a stream": (raw(7, 0, 3, bytes(8)), ErrorCode.PROTOCOL_ERROR),
+    "GOAWAY of another size": (raw(7, 0, 0, bytes(7)), ErrorCode.FRAME_SIZE_ERROR),
+    "WINDOW_UPDATE of another size": (raw(8, 0, 3, bytes(3)), ErrorCode.FRAME_SIZE_ERROR),
+    "WINDOW_UPDATE that is not open": (WindowUpdateFrame(7, 1), ErrorCode.PROTOCOL_ERROR),
+    "WINDOW_UPDATE by nothing": (raw(8, 0, 0, bytes(4)), ErrorCode.PROTOCOL_ERROR),
+    "WINDOW_UPDATE too large": (WindowUpdateFrame(0, 2**31 - 1), ErrorCode.FLOW_CONTROL_ERROR),
+    "CONTINUATION of nothing": (ContinuationFrame(7, b"\x82", flags=["END_HEADERS"]), ErrorCode.PROTOCOL_ERROR),
+    "CONTINUATION of another stream": (raw(1, 1, 7, b"\x82") + raw(9, 4, 9, b"\x87"), ErrorCode.PROTOCOL_ERROR),
+    "a frame within a header block": (raw(1, 1, 7, b"\x82") + raw(6, 0, 0, bytes(8)), ErrorCode.PROTOCOL_ERROR),
+    "a frame that nobody knows within a header block": (raw(1, 1, 7, b"\x82") + raw(0xEE, 0, 0, b""), ErrorCode.PROTOCOL_ERROR),
+    "too many fields": (raw(1, 5, 7, b"\x82" * (MAX_FIELDS + 1)), ErrorCode.ENHANCE_YOUR_CALM),
+    "too many changes of the table": (raw(1, 5, 7, b"\x20" * (MAX_FIELDS + 1)), ErrorCode.ENHANCE_YOUR_CALM),
+    "too many bytes in few fields": (
+        raw(1, 5, 7, b"\x40\x01x\x7f\xa1\x1e" + b"y" * 4000 + b"\xbe" * 20),
+        ErrorCode.ENHANCE_YOUR_CALM,
+    ),
+    "a field that is too long": (raw(1, 5, 7, b"\x00\x01x\x7f\x81\xff\x03" + b"y" * 65_536), ErrorCode.ENHANCE_YOUR_CALM),
 }
 
 RESETS = {
-    "DATA beyond the length": (DataFrame(3, b"12345"), 3, Code.PROTOCOL_ERROR),
-    "DATA that ends before the length": (DataFrame(3, b"123", flags=["END_STREAM"]), 3, Code.PROTOCOL_ERROR),
-    "DATA behind the end": (DataFrame(5, b"1"), 5, Code.STREAM_CLOSED),
-    "DATA of an answered stream": (DataFrame(1, b"1"), 1, Code.STREAM_CLOSED),
-    "DATA behind a reset": (RstStreamFrame(3, 8).serialize() + DataFrame(3, b"1").serialize(), 3, Code.STREAM_CLOSED),
-    "HEADERS behind a reset": (RstStreamFrame(3, 8).serialize() + raw(1, 5, 3, b"\x82"), 3, Code.STREAM_CLOSED),
-    "HEADERS behind the end": (raw(1, 5, 5, b"\x00\x01a\x01b"), 5, Code.STREAM_CLOSED),
-    "trailers that do not end": (raw(1, 4, 3, b"\x00\x01a\x01b"), 3, Code.PROTOCOL_ERROR),
-    "trailers before the length": (raw(1, 5, 3, b"\x00\x01a\x01b"), 3, Code.PROTOCOL_ERROR),
-    "trailers with a method": (DataFrame(3, b"1234").serialize() + raw(1, 5, 3, b"\x82"), 3, Code.PROTOCOL_ERROR),
-    "HEADERS over themselves": (raw(1, 0x25, 7, b"\x00\x00\x00\x07\x00\x82\x87\x84"), 7, Code.PROTOCOL_ERROR),
-    "PRIORITY over itself": (PriorityFrame(3, depends_on=3), 3, Code.PROTOCOL_ERROR),
-    "WINDOW_UPDATE by nothing": (raw(8, 0, 3, bytes(4)), 3, Code.PROTOCOL_ERROR),
-    "WINDOW_UPDATE too large": (WindowUpdateFrame(3, 2**31 - 1), 3, Code.FLOW_CONTROL_ERROR),
-    "a length without a body": (raw(1, 5, 7, b"\x82\x87\x84\x0f\x0d\x011"), 7, Code.PROTOCOL_ERROR),
+    "DATA beyond the length": (DataFrame(3, b"12345"), 3, ErrorCode.PROTOCOL_ERROR),
+    "DATA that ends before the length": (DataFrame(3, b"123", flags=["END_STREAM"]), 3, ErrorCode.PROTOCOL_ERROR),
+    "DATA behind the end": (DataFrame(5, b"1"), 5, ErrorCode.STREAM_CLOSED),
+    "DATA of an answered stream": (DataFrame(1, b"1"), 1, ErrorCode.STREAM_CLOSED),
+    "DATA behind a reset": (RstStreamFrame(3, 8).serialize() + DataFrame(3, b"1").serialize(), 3, ErrorCode.STREAM_CLOSED),
+    "HEADERS behind a reset": (RstStreamFrame(3, 8).serialize() + raw(1, 5, 3, b"\x82"), 3, ErrorCode.STREAM_CLOSED),
+    "HEADERS behind the end": (raw(1, 5, 5, b"\x00\x01a\x01b"), 5, ErrorCode.STREAM_CLOSED),
+    "trailers that do not end": (raw(1, 4, 3, b"\x00\x01a\x01b"), 3, ErrorCode.PROTOCOL_ERROR),
+    "trailers before the length": (raw(1, 5, 3, b"\x00\x01a\x01b"), 3, ErrorCode.PROTOCOL_ERROR),
+    "trailers with a method": (DataFrame(3, b"1234").serialize() + raw(1, 5, 3, b"\x82"), 3, ErrorCode.PROTOCOL_ERROR),
+    "HEADERS over themselves": (raw(1, 0x25, 7, b"\x00\x00\x00\x07\x00\x82\x87\x84"), 7, ErrorCode.PROTOCOL_ERROR),
+    "PRIORITY over itself": (PriorityFrame(3, depends_on=3), 3, ErrorCode.PROTOCOL_ERROR),
+    "WINDOW_UPDATE by nothing": (raw(8, 0, 3, bytes(4)), 3, ErrorCode.PROTOCOL_ERROR),
+    "WINDOW_UPDATE too large": (WindowUpdateFrame(3, 2**31 - 1), 3, ErrorCode.FLOW_CONTROL_ERROR),
+    "a length without a body": (raw(1, 5, 7, b"\x82\x87\x84\x0f\x0d\x011"), 7, ErrorCode.PROTOCOL_ERROR),
 }
 
 FINE = {
@@ -138,7 +141,7 @@ def end(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize(("sent", "code"), ENDS.values(), ids=ENDS)
-async def test_an_error_of_the_connection(sent: Frame | bytes, code: Code) -> None:
+async def test_an_error_of_the_connection(sent: Frame | bytes, code: ErrorCode) -> None:
     peer = await opened()
     assert not await peer.send(sent)
     assert [each for each, _ in peer.goaways()] == [code]
@@ -149,7 +152,7 @@ async def test_an_error_of_the_connection(sent: Frame | bytes, code: Code) -> No
 
 
 @pytest.mark.parametrize(("sent", "stream", "code"), RESETS.values(), ids=RESETS)
-async def test_an_error_of_a_stream(sent: Frame | bytes, stream: int, code: Code) -> None:
+async def test_an_error_of_a_stream(sent: Frame | bytes, stream: int, code: ErrorCode) -> None:
     peer = await opened()
     assert await peer.send(sent)
     (reset,) = peer.take()
@@ -190,7 +193,7 @@ async def test_beginnings_that_are_none(begin: bytes) -> None:
     peer.take()
     for byte in begin:
         peer.http2.receive(bytes([byte]))
-    assert peer.goaways() == [(Code.PROTOCOL_ERROR, 0)]
+    assert peer.goaways() == [(ErrorCode.PROTOCOL_ERROR, 0)]
 
 
 async def test_a_client_that_leaves() -> None:
@@ -206,7 +209,7 @@ async def test_a_client_that_leaves() -> None:
     assert await peer.send(peer.head(), GoAwayFrame(0), peer.head())
     goaway, reset = peer.take()
     assert (goaway.error_code, goaway.last_stream_id) == (0, 1)
-    assert (reset.stream_id, reset.error_code) == (3, Code.REFUSED_STREAM)
+    assert (reset.stream_id, reset.error_code) == (3, ErrorCode.REFUSED_STREAM)
     release.set()
     while peer.requests.tasks:  # noqa: ASYNC110
         await asyncio.sleep(0)
@@ -265,14 +268,14 @@ def test_a_body_beyond_the_window() -> None:
     assert len(events) == 1
     made.receive(raw(0, 0, 1, b"x"))
     (reset,) = parsed(made.data_to_send())
-    assert (reset.stream_id, reset.error_code) == (1, Code.FLOW_CONTROL_ERROR)
+    assert (reset.stream_id, reset.error_code) == (1, ErrorCode.FLOW_CONTROL_ERROR)
     last = 1 + 2 * (CONNECTION_WINDOW // STREAM_WINDOW - 1)
     for stream in range(3, last, 2):
         made.receive(raw(1, 4, stream, POST) + raw(0, 0, stream, bytes(STREAM_WINDOW)))
     assert (made._receivable, made._returned) == (STREAM_WINDOW - 1, 1)
     with pytest.raises(ProtocolError) as caught:
         made.receive(raw(1, 4, last, POST) + raw(0, 0, last, bytes(STREAM_WINDOW)))
-    assert caught.value.code is Code.FLOW_CONTROL_ERROR
+    assert caught.value.code is ErrorCode.FLOW_CONTROL_ERROR
 
 
 def test_a_window_below_zero() -> None:
