@@ -37,7 +37,7 @@ AIM = 64e6
 
 @dataclass(frozen=True)
 class Figures:
-    """Bytes of the server at rest and more at the peak; CPU seconds and bytes of one list."""
+    """Bytes of the server at rest and more at the peak; CPU seconds and bytes of one list, 0 if the lists have `failed`."""
 
     server: str
     clients: int
@@ -46,6 +46,7 @@ class Figures:
     more: int
     cpu_seconds: float
     body: float
+    failed: str = ""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -88,11 +89,17 @@ def _measure(server: Server, binary: Path, options: argparse.Namespace, say: Say
         for clients in options.clients:
             rest, before = at_rest(server), _seconds(server)
             wanted: dict[str, str | int] = {"workload": "list-all", "clients": clients, "connections": clients, "count": clients}
+            failed, body = "", 0.0
             with sampled(server) as peak:
-                result = run_load(binary, server.access, {**flags, **wanted, "gzip": "true" if gzip else "false"})
-            spent, body = (_seconds(server) - before) / clients, result["bytes"] / clients
-            found.append(Figures(server.name, clients, gzip, rest, peak[0] - rest, spent, body))
-            say(f"{server.name}, {clients} at once{', gzip' if gzip else ''}: {(peak[0] - rest) / 1e6:+.0f} MB")
+                try:
+                    result = run_load(binary, server.access, {**flags, **wanted, "gzip": "true" if gzip else "false"})
+                    body = result["bytes"] / clients
+                except LoadError as error:
+                    server.check()
+                    failed = str(error)
+            spent = 0.0 if failed else (_seconds(server) - before) / clients
+            found.append(Figures(server.name, clients, gzip, rest, peak[0] - rest, spent, body, failed))
+            say(f"{server.name}, {clients} at once{', gzip' if gzip else ''}: {(peak[0] - rest) / 1e6:+.0f} MB {failed}")
     return found
 
 
@@ -126,15 +133,18 @@ def full_lists_document(found: Sequence[Figures], objects: int, size: int, load:
     for gzip, clients in dict.fromkeys((each.gzip, each.clients) for each in found):
         row = [each for each in found if (each.gzip, each.clients) == (gzip, clients)]
         title = f"{clients}{', gzip' if gzip else ''}"
-        costs = " / ".join(number(1e3 * each.cpu_seconds) for each in row)
-        bodies = " / ".join(number(each.body / 1e6) for each in row)
+        costs = " / ".join("n/a" if each.failed else number(1e3 * each.cpu_seconds) for each in row)
+        bodies = " / ".join("n/a" if each.failed else number(each.body / 1e6) for each in row)
         lines.append(f"| {title} | {' | '.join(map(_more, row))} | {costs} | {bodies} |")
     rests = ", ".join(f"{name} {number(next(each.rest for each in found if each.server == name) / 1e6)} MB" for name in servers)
-    return "\n".join([*lines, "", f"At rest before the first list: {rests}."])
+    failures = [f"- {each.server}, {each.clients} at once: not all came: {each.failed}" for each in found if each.failed]
+    return "\n".join([*lines, *([""] if failures else []), *failures, "", f"At rest before the first list: {rests}."])
 
 
 def _more(each: Figures) -> str:
     text = f"{number(each.more / 1e6)} MB"
+    if each.failed:
+        return f"{text}, and failed"
     return f"**{text}**" if each.more <= AIM and each.server == MEASURED else text
 
 

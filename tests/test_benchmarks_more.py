@@ -89,8 +89,12 @@ def test_the_table_of_full_lists() -> None:
         Figures("aggserver", 4, False, 200_000_000, 5_000_000, 0.15, 101e6),
         Figures("kube-apiserver", 4, True, 800_000_000, 900_000_000, 3.0, 10e6),
         Figures("aggserver", 4, True, 200_000_000, 65_000_000, 0.3, 10.5e6),
+        Figures("kube-apiserver", 16, True, 800_000_000, 5_000_000_000, 0.0, 0.0, "a timeout"),
+        Figures("aggserver", 16, True, 200_000_000, 6_000_000, 0.3, 10.5e6),
     ]
     text = full_lists_document(figures, 1000, 100_000, 2.0, MADE)
     assert "| 4 | 60 MB | **5 MB** | 2,000 / 150 | 101 / 101 |" in text
     assert "| 4, gzip | 900 MB | 65 MB | 3,000 / 300 | 10 / 10.5 |" in text
+    assert "| 16, gzip | 5,000 MB, and failed | **6 MB** | n/a / 300 | n/a / 10.5 |" in text
+    assert "- kube-apiserver, 16 at once: not all came: a timeout" in text
     assert text.endswith("At rest before the first list: kube-apiserver 800 MB, aggserver 200 MB.")

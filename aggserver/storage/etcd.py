@@ -111,7 +111,7 @@ class EtcdStorage:
             raise
         self._probing = asyncio.create_task(self._probe())
 
-    def _check(self, status: wire.Status) -> None:
+    def _check(self, status: wire.MemberStatus) -> None:
         if not status.member:
             raise IsKine(f"{self._servers[0]} is kine, and not etcd")
         check_version(status.version)

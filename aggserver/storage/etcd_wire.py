@@ -20,8 +20,8 @@ __all__ = [
     "MOD",
     "PROGRESS",
     "VERSION",
+    "MemberStatus",
     "RangeAnswer",
-    "Status",
     "TxnAnswer",
     "WatchAnswer",
     "compaction_request",
@@ -116,7 +116,7 @@ class TxnAnswer(NamedTuple):
     deleted: int | None
 
 
-class Status(NamedTuple):
+class MemberStatus(NamedTuple):
     """A StatusResponse. version: such as 3.6.8. member: the id of the member that answers, 0 from kine, which has no members."""
 
     version: str
@@ -221,14 +221,14 @@ def put_answer(data: bytes) -> int:
 
 
 @_answer
-def status(data: bytes) -> Status:
+def status(data: bytes) -> MemberStatus:
     version, member = "", 0
     for field, value, stop in fields(data):
         if field == 1:  # ResponseHeader.member_id
             member = next((number for inner, number, _ in fields(data, value, stop) if inner == 2), 0)
         elif field == 2:
             version = data[value:stop].decode()
-    return Status(version, member)
+    return MemberStatus(version, member)
 
 
 def _event(data: bytes, at: int, end: int, skip: int) -> Event:

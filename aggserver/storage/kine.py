@@ -82,7 +82,7 @@ class KineStorage(EtcdStorage):
 
     # Connection
 
-    def _check(self, status: wire.Status) -> None:
+    def _check(self, status: wire.MemberStatus) -> None:
         check_version(status.version)
 
     async def start(self) -> None:

@@ -92,8 +92,8 @@ def test_what_is_not_known_is_skipped() -> None:
 
 def test_a_status() -> None:
     member = field(1, b"\x08\x05\x10\xac\x02\x18\x07")
-    assert wire.status(member + field(2, b"3.6.8")) == wire.Status("3.6.8", 300)
-    assert wire.status(field(1, b"") + field(2, b"3.6.11")) == wire.Status("3.6.11", 0)
+    assert wire.status(member + field(2, b"3.6.8")) == wire.MemberStatus("3.6.8", 300)
+    assert wire.status(field(1, b"") + field(2, b"3.6.11")) == wire.MemberStatus("3.6.11", 0)
 
 
 def test_a_put() -> None:
