@@ -29,6 +29,7 @@ from aggserver.authentication.user import ANONYMOUS
 from aggserver.authorization.delegating import HEALTH_PATHS, Authorizer
 from aggserver.endpoints import access, compression, negotiation, request_log, websocket
 from aggserver.endpoints import request_info as info_module
+from aggserver.endpoints.deadlines import Deadlines
 from aggserver.endpoints.impersonation import impersonate
 from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import (
@@ -462,12 +463,12 @@ def deadline(seconds: float) -> Filter:
 
     As upstream, the time includes the sending of the response.
     """
+    deadlines = Deadlines(seconds)
 
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
-            if _is_long_running(request):
-                return await next_handler(request)
-            request.allotted.reschedule(asyncio.get_running_loop().time() + _limit(request, seconds))
+            if not _is_long_running(request):
+                deadlines.begin(request, _limit(request, seconds))
             return await next_handler(request)
 
         return handler

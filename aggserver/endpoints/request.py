@@ -70,6 +70,7 @@ class Request:
         "audit_id",
         "authorizer",
         "begun",
+        "deadline",
         "failure",
         "headers",
         "http_version",
@@ -107,11 +108,13 @@ class Request:
         self.authorizer: Authorizer  # for handlers that need a second permission
         self.last_of_connection = False  # whether the connection is closed after the response
         self.warnings = Warnings()
-        self.allotted = asyncio.Timeout(None)  # until the response has been sent; no limit for a long-running request
+        self.allotted = asyncio.Timeout(None)  # until the response has been sent
+        # When the request is broken off, by the event loop's clock; infinite for a long-running one.
+        self.deadline = math.inf
         self.begun = False  # whether the head of the response has been sent
         # (reason, message) of the Status in the response. Not the exception, whose traceback refers to this request.
         self.failure: tuple[str, str] | None = None
-        self.on_end: list[Callable[[], None]] = []  # called when the response has been sent, or failed
+        self.on_end: list[Callable[[], object]] = []  # called when the response has been sent, or failed
 
     @property
     def verb(self) -> str:
@@ -125,12 +128,6 @@ class Request:
     def field_manager(self) -> str:
         """The client's name as an owner of fields: the parameter fieldManager, else it is made of the user agent."""
         return self.query.get("fieldManager") or manager_of(self.header(b"user-agent"))
-
-    @property
-    def deadline(self) -> float:
-        """When the request is broken off, by the event loop's clock; infinite for a long-running one."""
-        when = self.allotted.when()
-        return math.inf if when is None else when
 
     def header(self, name: bytes) -> str:
         """The first value of a header, '' if there is none. name: in lower case."""

@@ -311,6 +311,43 @@ async def test_an_answer_that_is_not_taken_in_time_is_broken_off(body: Any) -> N
     await server.stop()
 
 
+async def test_each_of_many_requests_has_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, passed = asyncio.get_running_loop(), 0.0
+    clock = loop.time
+    monkeypatch.setattr(loop, "time", lambda: clock() + passed)
+    server = LocalServer(timeout=3600)
+    await server.start()
+    first_may_end = asyncio.Event()
+
+    async def waiting(request: Request) -> Any:
+        await (first_may_end.wait() if request.path == "/first" else forever(request))
+        return Response(200, b"{}")
+
+    server.handler = waiting
+    exchanges = []
+    for path in ("/first", "/second", "/third"):
+        exchanges.append(server.client().send("GET", path))
+        await settled()
+        passed += 600
+    first, second, third = exchanges
+    first_may_end.set()
+    await first.task
+    passed = 3600 + 599
+    await settled()
+    assert (second.task.done(), third.task.done()) == (False, False)
+    passed = 3600 + 601
+    await second.task
+    assert not third.task.done()
+    passed = 3600 + 1201
+    await third.task
+    fourth = server.client().send("GET", "/fourth")
+    await settled()
+    passed += 3601
+    await fourth.task
+    assert [(await each.message())["status"] for each in (*exchanges, fourth)] == [200, 504, 504, 504]
+    await server.stop()
+
+
 LIMITS = {
     # ?timeout=: error
     "5": 'time: missing unit in duration "5"',
