@@ -11,13 +11,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from functools import lru_cache
+from typing import NamedTuple, Protocol
 
 from aggserver.authentication import requestheader
 from aggserver.authentication.requestheader import Headers, RequestHeaderConfig
 from aggserver.authentication.tokens import TokenError, bearer_token, websocket_token
 from aggserver.authentication.user import ANONYMOUS, UserInfo
-from aggserver.authentication.x509 import CertificateError, PeerCertificate, Roots, user_from, verify
+from aggserver.authentication.x509 import CertificateError, PeerCertificate, Roots, VerifiedCertificate, user_from, verify
 from aggserver.errors import AggserverError
 from aggserver.meta import errors
 
@@ -52,6 +53,9 @@ _NO_CERTIFICATE = (
 _NOT_YET = "this server does not know yet which client certificates and X-Remote headers to trust, see /readyz; please try again"
 _RETRY_SECONDS = 1
 
+# Users of client certificates that are kept.
+_KEPT_USERS = 1024
+
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationConfig:
@@ -78,8 +82,7 @@ class AuthenticationConfig:
         return b"\n".join(dict.fromkeys(bundle.strip() for bundle in bundles if bundle.strip()))
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The user, and the request's headers without credentials and identity headers."""
 
     user: UserInfo
@@ -182,10 +185,17 @@ def _by_certificate(
                 return user
     if config.client_ca is not None:
         try:
-            return user_from(verify(peer, config.client_ca.roots, now))
+            return _user_of(verify(peer, config.client_ca.roots, now))
         except CertificateError as error:
             failures.append(f"client certificate: {error}")
     return None
+
+
+@lru_cache(_KEPT_USERS)
+def _user_of(verified: VerifiedCertificate) -> UserInfo | None:
+    """As `user_from`, but authenticated, and kept, since each request of a connection asks. Raises CertificateError."""
+    user = user_from(verified)
+    return None if user is None else user.authenticated()
 
 
 async def _by_token(headers: Headers, tokens: Tokens, failures: list[str]) -> tuple[UserInfo | None, Headers]:
