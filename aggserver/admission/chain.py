@@ -134,9 +134,9 @@ class Reinvocation:
         self.state: dict[object, Any] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Attributes:
-    """The operation, the user and the resource. The objects are passed separately.
+    """The operation, the user and the resource. The objects are passed separately. Not frozen, since each write makes two.
 
     kind, object_version: kind and apiVersion of the objects, which differ from the resource's for a scale. name: '' where it is
     not known yet. options: the members of the CreateOptions, UpdateOptions, PatchOptions or DeleteOptions, as JSON. warnings:

@@ -14,7 +14,7 @@ Pure. Source: k8s.io/apiserver pkg/endpoints/request/requestinfo.go, v0.36.3.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from aggserver.meta import selectors
 
@@ -26,11 +26,11 @@ _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 _SELECTING_VERBS = frozenset({"list", "watch", "deletecollection"})
 
 
-@dataclass(frozen=True, slots=True)
-class RequestInfo:
+class RequestInfo(NamedTuple):
     """Attributes that the URL does not have are ''. In a list or watch, `name` is the field selector's metadata.name.
 
-    The selectors are not parsed, and only set for list, watch and deletecollection.
+    The selectors are not parsed, and only set for list, watch and deletecollection. A tuple, since each request has one, and a
+    frozen dataclass takes four times as long to make.
     """
 
     is_resource_request: bool
@@ -85,17 +85,17 @@ def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
         verb = "deletecollection"
     selecting = not old_form and verb in _SELECTING_VERBS
     return RequestInfo(
-        is_resource_request=True,
-        path=path,
-        verb=verb,
-        group=group,
-        version=version,
-        namespace=namespace,
-        resource=resource,
-        subresource=subresource,
-        name=name,
-        field_selector=query.get("fieldSelector", "") if selecting else "",
-        label_selector=query.get("labelSelector", "") if selecting else "",
+        True,
+        path,
+        verb,
+        group,
+        version,
+        namespace,
+        resource,
+        subresource,
+        name,
+        query.get("fieldSelector", "") if selecting else "",
+        query.get("labelSelector", "") if selecting else "",
     )
 
 

@@ -88,7 +88,7 @@ class Bindings:
             self._bind(name, pod, obj)
             return pod
 
-        write = replace(request.options, uid=metadata.get("uid") or "")
+        write = request.options._replace(uid=metadata.get("uid") or "")
         await self._store.update(WriteRequest(context, write), name, bound)
         return _success()
 

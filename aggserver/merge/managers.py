@@ -94,7 +94,7 @@ class ConflictsError(Exception):
         self.conflicts = conflicts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FieldUpdater:
     """Does one update or one apply. It converts each object to each version once, however many managers wrote in it.
 

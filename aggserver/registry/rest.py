@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from aggserver.authentication.user import UserInfo
 from aggserver.meta.errors import StatusError
@@ -112,9 +112,8 @@ class ListOptions:
     readable_only: bool = False  # skip unreadable objects, which would fail the list; for the server's own controllers
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """Options of create, update, patch and apply.
+class WriteOptions(NamedTuple):
+    """Options of create, update, patch and apply. A tuple, since each write has them; see `RequestInfo`.
 
     dry_run: do everything but the commit. field_manager: at most 128 bytes; '' if the client sent neither a manager nor a user
     agent. force: whether an apply takes over fields that other managers own. uid: precondition, '' for none; set from the object
@@ -188,8 +187,7 @@ class Deleted:
     shown: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """created: whether the write has created the object."""
 
     object: Object
@@ -251,9 +249,12 @@ class _NoAdmission:
 NO_ADMISSION: Admission = _NoAdmission()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class WriteRequest:
-    """The arguments of every write except deletions. context: the user and the namespace. admission: may change or reject it."""
+    """The arguments of every write except deletions. context: the user and the namespace. admission: may change or reject it.
+
+    Not frozen, which would cost each write a microsecond.
+    """
 
     context: Context
     options: WriteOptions

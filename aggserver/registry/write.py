@@ -80,7 +80,7 @@ class StoredIn(Enum):
     ITS_VERSION = "the version in which it is stored already"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Write(WriteRequest):
     """The values that are the same in every attempt of one write."""
 

@@ -8,7 +8,6 @@ Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go, v0.36.3.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar
 
 from aggserver.admission.chain import UPDATE
@@ -73,7 +72,7 @@ async def patch(scope: ResourceScope, resource: Updater, context: Context, reque
 
     apply, complaints, named = await work(0, _read, content_type, given, write, of)
     if named and not scope.subresource and (context.metadata_only or {"finalizers"} <= named <= _OF_FINALIZERS):
-        write = replace(write, of_metadata=True)
+        write = write._replace(of_metadata=True)
     is_strict = write.field_validation == "Strict"
 
     async def patched(current: JSONObject) -> JSONObject:

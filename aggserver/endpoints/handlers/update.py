@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from aggserver.admission.chain import UPDATE
 from aggserver.endpoints import negotiation
 from aggserver.endpoints.handlers import attributes, body, options, reply
@@ -28,7 +26,7 @@ async def update(scope: ResourceScope, resource: Updater, context: Context, requ
     preparation.place_in_namespace(metadata, context.namespace, namespaced=scope.info.namespaced)
     preparation.check_name(obj, name)
     preparation.dedup_owner_references(metadata, context.warnings)
-    write = replace(write, uid=metadata.get("uid") or "", creates=True)
+    write = write._replace(uid=metadata.get("uid") or "", creates=True)
 
     async def replaced(current: JSONObject) -> JSONObject:
         # A shallow copy: after a lost race the write loop calls this again, and needs the object as the client sent it.
