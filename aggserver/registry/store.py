@@ -236,9 +236,8 @@ class Store(Remover):
     def _judged_update(self, obj: JSONObject, old: JSONObject) -> tuple[JSONObject, builtins.list[field.FieldError], Verdict]:
         """Prepare and validate an update. Returns the object's metadata, the errors in it, and the strategy's verdict."""
         metadata = self._prepare_update(obj, old)
-        changes = object_meta.validate_object_meta_update(metadata, old["metadata"], _METADATA)
-        problems = object_meta.validate_object_meta(
-            metadata, _METADATA, namespaced=self._info.namespaced, name_rule=object_meta.path_segment_name
+        problems, changes = object_meta.validate_object_meta_update(
+            metadata, old["metadata"], _METADATA, namespaced=self._info.namespaced
         )
         problems += changes * 2 if self._strategy.checks_changes_twice else changes
         return metadata, problems, self._strategy.validate_update(obj, old)

@@ -100,32 +100,70 @@ def validate_object_meta(metadata: JSONMapping, path: Path, *, namespaced: bool,
     malformed = type_error(metadata)
     if malformed:
         return [field.invalid(path, metadata, malformed)]
+    return _validate_whole(metadata, path, _validate_members(metadata, path), namespaced=namespaced, name_rule=name_rule)
+
+
+def validate_object_meta_update(
+    new: JSONMapping, old: JSONMapping, path: Path, *, namespaced: bool
+) -> tuple[list[FieldError], list[FieldError]]:
+    """Validate the metadata of an update. old: the stored metadata.
+
+    Returns the errors of the object on its own, as of `validate_object_meta`, and those of the update, which repeat some. Of the
+    name, which can't change, only the form that a path needs is checked.
+    """
+    malformed = type_error(new)
+    if malformed:
+        problem = field.invalid(path, new, malformed)
+        return [problem], [problem]
+    members = _validate_members(new, path)
+    whole = _validate_whole(new, path, members, namespaced=namespaced, name_rule=path_segment_name)
+    return whole, _validate_change(new, old, path) + members[0] + members[1]
+
+
+def _validate_whole(
+    metadata: JSONMapping,
+    path: Path,
+    members: tuple[list[FieldError], list[FieldError]],
+    *,
+    namespaced: bool,
+    name_rule: NameRule,
+) -> list[FieldError]:
+    """members: the result of `_validate_members`."""
     problems = []
-    base = metadata.get("generateName") or ""
+    base = metadata.get("generateName")
     if base:
         problems += [field.invalid(path.child("generateName"), base, text) for text in name_rule(base, True)]
-    name = metadata.get("name") or ""
+    name = metadata.get("name")
     if name:
         problems += [field.invalid(path.child("name"), name, text) for text in name_rule(name, False)]
     else:
         problems.append(field.required(path.child("name"), "name or generateName is required"))
-    problems += _validate_namespace(metadata.get("namespace") or "", path.child("namespace"), namespaced)
+    problems += _validate_namespace(metadata.get("namespace") or "", path, namespaced)
     generation = metadata.get("generation") or 0
     if generation < 0:
         problems.append(field.invalid(path.child("generation"), generation, "must be greater than or equal to 0"))
-    problems += validate_labels(metadata.get("labels") or {}, path.child("labels"))
-    problems += validate_annotations(metadata.get("annotations") or {}, path.child("annotations"))
-    problems += _validate_owner_references(metadata.get("ownerReferences") or (), path.child("ownerReferences"))
-    problems += _validate_finalizers(metadata.get("finalizers") or (), path.child("finalizers"))
-    problems += _validate_managed_fields(metadata.get("managedFields") or (), path.child("managedFields"))
-    return problems
+    problems += members[0]
+    if finalizers := metadata.get("finalizers"):
+        problems += _validate_finalizers(finalizers, path.child("finalizers"))
+    return problems + members[1]
 
 
-def validate_object_meta_update(new: JSONMapping, old: JSONMapping, path: Path) -> list[FieldError]:
-    """Validate the metadata of an update. old: the stored metadata. The form of the name isn't checked, since it can't change."""
-    malformed = type_error(new)
-    if malformed:
-        return [field.invalid(path, new, malformed)]
+def _validate_members(metadata: JSONMapping, path: Path) -> tuple[list[FieldError], list[FieldError]]:
+    """The errors of members that are judged alike in a new object and in an update: labels, annotations and ownerReferences; and
+    managedFields.
+    """
+    problems: list[FieldError] = []
+    if labels := metadata.get("labels"):
+        problems += validate_labels(labels, path.child("labels"))
+    if annotations := metadata.get("annotations"):
+        problems += validate_annotations(annotations, path.child("annotations"))
+    if references := metadata.get("ownerReferences"):
+        problems += _validate_owner_references(references, path.child("ownerReferences"))
+    entries = metadata.get("managedFields")
+    return problems, _validate_managed_fields(entries, path.child("managedFields")) if entries else []
+
+
+def _validate_change(new: JSONMapping, old: JSONMapping, path: Path) -> list[FieldError]:
     problems = []
     if old.get("deletionTimestamp"):
         problems += _validate_no_new_finalizers(new, old, path.child("finalizers"))
@@ -133,20 +171,16 @@ def validate_object_meta_update(new: JSONMapping, old: JSONMapping, path: Path) 
         problems.append(field.invalid(path.child("resourceVersion"), "", "must be specified for an update"))
     if (new.get("generation") or 0) < (old.get("generation") or 0):
         problems.append(field.invalid(path.child("generation"), new.get("generation") or 0, "must not be decremented"))
-    problems += _validate_unchanged(new, old, path)
-    problems += validate_labels(new.get("labels") or {}, path.child("labels"))
-    problems += validate_annotations(new.get("annotations") or {}, path.child("annotations"))
-    problems += _validate_owner_references(new.get("ownerReferences") or (), path.child("ownerReferences"))
-    problems += _validate_managed_fields(new.get("managedFields") or (), path.child("managedFields"))
-    return problems
+    return problems + _validate_unchanged(new, old, path)
 
 
-def _validate_namespace(namespace: str, path: Path, namespaced: bool) -> list[FieldError]:
+def _validate_namespace(namespace: str, metadata: Path, namespaced: bool) -> list[FieldError]:
+    """metadata: the path of all metadata."""
     if not namespaced:
-        return [field.forbidden(path, "not allowed on this type")] if namespace else []
+        return [field.forbidden(metadata.child("namespace"), "not allowed on this type")] if namespace else []
     if not namespace:
-        return [field.required(path)]
-    return [field.invalid(path, namespace, text) for text in dns1123_label(namespace)]
+        return [field.required(metadata.child("namespace"))]
+    return [field.invalid(metadata.child("namespace"), namespace, text) for text in dns1123_label(namespace)]
 
 
 def validate_labels(labels: Mapping[str, str], path: Path) -> list[FieldError]:
@@ -228,13 +262,14 @@ def _validate_managed_fields(entries: Sequence[JSONMapping | None], path: Path) 
     problems = []
     for index, given in enumerate(entries):
         entry, place = given or {}, path.index(index)
-        operation, fields_type, manager = ((entry.get(key) or "") for key in ("operation", "fieldsType", "manager"))
-        if operation not in ("Apply", "Update"):
+        if (operation := entry.get("operation") or "") not in ("Apply", "Update"):
             problems.append(field.invalid(place.child("operation"), operation, "must be `Apply` or `Update`"))
-        if fields_type not in ("", "FieldsV1"):
+        if (fields_type := entry.get("fieldsType") or "") not in ("", "FieldsV1"):
             problems.append(field.invalid(place.child("fieldsType"), fields_type, "must be `FieldsV1`"))
-        problems += _validate_manager(manager, place.child("manager"))
-        if len((entry.get("subresource") or "").encode()) > _MAX_SUBRESOURCE_BYTES:
+        if manager := entry.get("manager"):
+            problems += _validate_manager(manager, place.child("manager"))
+        subresource = entry.get("subresource")
+        if subresource and len(subresource.encode()) > _MAX_SUBRESOURCE_BYTES:
             problems.append(field.too_long(place.child("subresource"), _MAX_SUBRESOURCE_BYTES))
     return problems
 

@@ -36,7 +36,7 @@ from tests.registry.world import (
 
 V1, V2 = f"{GROUP}/v1", f"{GROUP}/v2"
 METADATA_ONLY = replace(context(), metadata_only=True)
-OF_METADATA = replace(WRITE, of_metadata=True)
+OF_METADATA = WRITE._replace(of_metadata=True)
 
 
 @pytest.fixture

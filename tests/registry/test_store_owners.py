@@ -114,7 +114,7 @@ async def test_an_apply_creates_and_then_updates(world: World, store: Store) -> 
 
 
 async def test_a_dry_run_leaves_nothing(world: World, store: Store) -> None:
-    made = await store.apply(WriteRequest(context(), dataclasses.replace(DRY, field_manager="one")), "a", config(replicas=1))
+    made = await store.apply(WriteRequest(context(), DRY._replace(field_manager="one")), "a", config(replicas=1))
     assert made.object.decoded()["metadata"]["managedFields"] == [entry("one", spec("replicas"), "Apply")]
     assert (await refused(store.get(context(), "a"))).code == 404
 

@@ -277,7 +277,10 @@ CHANGED: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
 
 @pytest.mark.parametrize(("new", "old", "texts"), CHANGED.values(), ids=CHANGED)
 def test_validate_update(new: dict[str, Any], old: dict[str, Any], texts: list[str]) -> None:
-    assert [str(error) for error in object_meta.validate_object_meta_update(new, old, Path("metadata"))] == texts
+    whole, changes = object_meta.validate_object_meta_update(new, old, Path("metadata"), namespaced=True)
+    assert [str(error) for error in changes] == texts
+    alone = object_meta.validate_object_meta(new, Path("metadata"), namespaced=True, name_rule=object_meta.path_segment_name)
+    assert [str(error) for error in whole] == [str(error) for error in alone]
 
 
 @pytest.mark.parametrize(
