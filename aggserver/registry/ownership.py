@@ -17,7 +17,7 @@ from aggserver.merge import managed_fields
 from aggserver.merge.managed_fields import FieldManager
 from aggserver.meta import codec
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.rest import Context
+from aggserver.registry.rest import ApplyConfiguration, Context
 from aggserver.registry.stored import StoredObject
 from aggserver.workers import OBJECTS
 
@@ -63,19 +63,19 @@ class Ownership:
         self,
         context: Context,
         current: StoredObject | None,
-        configuration: bytes,
+        configuration: ApplyConfiguration,
         manager: str,
         now: str,
         *,
         force: bool,
         default: Callable[[JSONObject], object],
     ) -> JSONObject:
-        """The object after an apply, with its managedFields. configuration: as JSON. Raises what `FieldManager.apply` raises."""
+        """The object after an apply, with its managedFields. Raises what `FieldManager.apply` raises."""
         assert self._fields is not None  # the installer offers apply only for stores that have a field manager
 
         def applied(fields: FieldManager) -> JSONObject:
             # Fresh copies in each run: the result shares parts with both, and is then defaulted in place.
-            config = codec.decode_stored(configuration)
+            config = configuration.decoded()
             live = None if current is None else current.decoded()
             return fields.apply(live, config, manager, force=force, now=now, default=default)
 

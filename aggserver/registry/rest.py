@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from aggserver.authentication.user import UserInfo
+from aggserver.meta import codec
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.origin import RequestOrigin
@@ -194,17 +195,26 @@ class Written(NamedTuple):
     created: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ApplyConfiguration:
-    """The body of an apply. encoded: as JSON, so that each attempt of the write loop can decode its own copy.
+    """The body of an apply.
 
-    refusal: the error for repeated keys, with strict validation. As upstream, it is raised only after the merge has succeeded.
-    warnings: the same as warnings, without strict validation.
+    encoded: as JSON. refusal: the error for repeated keys, with strict validation. As upstream, it is raised only after the merge
+    has succeeded. warnings: the same as warnings, without strict validation. tree: `encoded`, decoded, if the caller has it.
     """
 
     encoded: bytes
     refusal: StatusError | None = None
     warnings: Sequence[str] = ()
+    tree: JSONObject | None = None
+
+    def decoded(self) -> JSONObject:
+        """Decoded, for the caller to change. Each attempt of the write loop needs its own, and there is mostly one."""
+        tree, self.tree = self.tree, None
+        if tree is None:
+            tree = codec.decode_json(self.encoded)
+            assert isinstance(tree, dict)
+        return tree
 
     def accept(self, context: Context) -> None:
         """Raise the error or add the warnings. Called after the merge has succeeded."""

@@ -151,7 +151,7 @@ class Store(Remover):
             obj = await self._ownership.apply(
                 request.context,
                 None if current is None else current.view,
-                configuration.encoded,
+                configuration,
                 request.options.field_manager,
                 self.now(),
                 force=request.options.force,

@@ -81,7 +81,7 @@ class ScaleStore:
 
     async def apply(self, request: WriteRequest, name: str, configuration: ApplyConfiguration) -> Written:
         async def make(old: JSONObject, copy: JSONObject) -> JSONObject:
-            config = codec.decode_stored(configuration.encoded)
+            config = configuration.decoded()
             scale = _FIELDS.apply(copy, config, request.options.field_manager, force=request.options.force, now=self._store.now())
             configuration.accept(request.context)
             return scale
