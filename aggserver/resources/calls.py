@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import functools
 import inspect
+import itertools
 import logging
 import threading
 import time
@@ -50,6 +50,7 @@ def name_of(function: Callable[..., Any]) -> str:
     return f"{getattr(inner, '__module__', '?')}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
 
 
+# What a function is takes a microsecond to find out, and each call asks.
 @functools.lru_cache(maxsize=1024)
 def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function)
@@ -108,18 +109,32 @@ class Calls:
 
     def limit(self, function: Callable[..., Any], seconds: float) -> Limit:
         """A context in which a function has only so much time; `Limit.renew` gives it as much again."""
-        return Limit(name_of(function), seconds)
+        return Limit(function, seconds)
 
     async def _called(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         if is_stream(function):
-            return [item async for item in self.stream(function, *args)]
-        if inspect.iscoroutinefunction(function):
-            return await self._timed(function(*args), name_of(function))
+            return await self._collected(function, args)
         result = await self.in_thread(function, functools.partial(_whole, function, args))
         # A plain function may hand on what an async one has made, as a lambda does.
         if inspect.iscoroutine(result):
             result = await self._timed(result, name_of(function))
         return [item async for item in self._stepped(result, name_of(function))] if inspect.isasyncgen(result) else result
+
+    async def _collected(self, function: Callable[..., Any], args: tuple[Any, ...]) -> list[Any]:
+        """The items of a generator function, all at once."""
+        if inspect.isasyncgenfunction(function):
+            return [item async for item in self.stream(function, *args)]
+        # Taken in the thread, since each hand-over costs more than most items. The client may be gone before the last one.
+        is_wanted = True
+
+        def run() -> list[Any]:
+            with contextlib.closing(function(*args)) as items:
+                return list(itertools.takewhile(lambda _: is_wanted, items))
+
+        try:
+            return await self.in_thread(function, run)
+        finally:
+            is_wanted = False
 
     def stream(self, function: Callable[..., Any], *args: Any) -> AsyncGenerator[Any, None]:
         """The items of a generator function, plain or async. To be closed (`aclosing`), unless it comes to its end."""
@@ -167,16 +182,7 @@ class Calls:
         if self._in_pool.total() >= self._threads * (_WAITING_PER_THREAD + 1):
             raise errors.service_unavailable(f"all threads of {self._name} are in use", retry_after=1)
         self._in_pool[function] += 1
-        loop = asyncio.get_running_loop()
-
-        def left(_: object) -> None:
-            # The loop may be closed when a thread that nobody could end comes back.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._left, function)
-
-        future = self._pool.submit(functools.partial(contextvars.copy_context().run, run))
-        future.add_done_callback(left)
-        return await asyncio.wrap_future(future)
+        return await self._pool.run(run, functools.partial(self._left, function))
 
     def _left(self, function: Callable[..., Any]) -> None:
         self._in_pool[function] -= 1
@@ -199,8 +205,8 @@ class Calls:
 class Limit:
     """A time limit whose end is a 504 that names the function in the log, and not to the client."""
 
-    def __init__(self, name: str, seconds: float) -> None:
-        self._name = name
+    def __init__(self, function: Callable[..., Any], seconds: float) -> None:
+        self._function = function
         self._seconds = seconds
         self._timeout = asyncio.timeout(seconds if seconds != float("inf") else None)
 
@@ -215,7 +221,7 @@ class Limit:
         try:
             await self._timeout.__aexit__(*error)
         except TimeoutError:
-            log.warning("%s did not end in time", self._name)
+            log.warning("%s did not end in time", name_of(self._function))
             # Without Retry-After: client-go would ask ten times more, each of which takes as long.
             raise errors.timeout("the resource's source did not answer in time") from None
 
@@ -301,6 +307,7 @@ class _Handover(Generic[T]):
             self._changed.notify()
 
 
+@functools.lru_cache(maxsize=1024)
 def is_stream(function: Callable[..., Any]) -> bool:
     """Whether it is a generator function, plain or async."""
     return inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function)

@@ -195,17 +195,26 @@ class ObjectHooks:
             ) from None
 
     def _request(self, attributes: Attributes, obj: JSONObject) -> Request[Any]:
-        return asked(
+        """One for all hooks of an object, which takes longer to make than most of them."""
+        name, verb = _name(obj), attributes.operation.lower()
+        known = attributes.reinvocation.state.get(self)
+        # Between two hooks, a name may be generated, or an apply may find that somebody else has created the object.
+        if known is not None and known[0] == (name, verb):
+            made: Request[Any] = known[1]
+            return made
+        made = asked(
             attributes.user,
             attributes.namespace,
             attributes.origin,
             attributes.warnings,
             state=self._state(),
             dry_run=attributes.dry_run,
-            verb=attributes.operation.lower(),
-            name=_name(obj),
+            verb=verb,
+            name=name,
             subresource=attributes.subresource,
         )
+        attributes.reinvocation.state[self] = (name, verb), made
+        return made
 
 
 def _name(obj: JSONObject) -> str:
