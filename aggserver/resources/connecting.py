@@ -26,7 +26,7 @@ from aggserver.resources.commit import asked
 from aggserver.resources.errors import AnswerError, named
 from aggserver.resources.requests import Request
 from aggserver.schema import structural
-from aggserver.schema.pruning import MalformedError, compile_pruner
+from aggserver.schema.pruning import MalformedError, Pruner
 from aggserver.schema.validation import validate
 from aggserver.storage.changes import DELETED
 from aggserver.typed.codec import Codec, UndecodableError, UnencodableError
@@ -126,7 +126,7 @@ class ConnectedAction(_Connected):
 
     def __init__(self, running: Running, declared: SubresourceFunction, store: Store) -> None:
         super().__init__(running, declared, store)
-        self._prune = None if declared.body is None else compile_pruner(structural.compile(declared.body.schema))
+        self._prune = None if declared.body is None else Pruner(structural.compile(declared.body.schema))
 
     async def connect(self, context: Context, body: Any, *, dry_run: bool) -> JSONObject | AsyncIterator[bytes]:
         running, declared = self._running, self._declared

@@ -98,8 +98,12 @@ class CompiledSchema:
         """
         metadata = obj["metadata"]
         object_meta.drop_malformed(metadata)
-        drop_malformed_resources(obj, self.structural)
-        self.conform(obj)
+        # No member of a clean object is malformed.
+        if not self._prune.is_clean(obj):
+            drop_malformed_resources(obj, self.structural)
+            pruning.prune(obj, self.structural)
+        prune_object_meta(metadata)
+        self._default(obj)
         metadata.setdefault("generation", 1)
 
     # --- validating ---
@@ -175,7 +179,7 @@ class CompiledSchema:
 
     @cached_property
     def _prune(self) -> pruning.Pruner:
-        return pruning.compile_pruner(self.structural)
+        return pruning.Pruner(self.structural)
 
     @cached_property
     def _default(self) -> Callable[[JSONObject], None]:

@@ -11,7 +11,6 @@ pkg/apiserver/customresource_handler.go (unstructuredSchemaCoercer), v0.36.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,27 +21,27 @@ from aggserver.schema.cleanness import compile_check, is_null_dropped
 from aggserver.schema.object_meta import malformed_resource, prune_object_meta
 from aggserver.schema.structural import TYPE_META, Structural
 
-__all__ = ["MalformedError", "Pruner", "compile_pruner", "drop_unknown", "prune", "prune_object_meta", "type_resources"]
-
-Pruner = Callable[[JSONObject], list[str]]
-"""Mutates a root object; returns the dropped paths (`spec.foo`, `spec.list[0].bar`). The object's own metadata is not changed.
-
-Raises MalformedError.
-"""
+__all__ = ["MalformedError", "Pruner", "drop_unknown", "prune", "prune_object_meta", "type_resources"]
 
 
 class MalformedError(ValueError):
     """The kind, apiVersion or metadata of an embedded resource can't be decoded; `str()` says where and why."""
 
 
-def compile_pruner(structural: Structural) -> Pruner:
-    """`prune` for one schema, with a fast check for clean objects."""
-    is_clean = compile_check(structural)
+class Pruner:
+    """`prune` for one schema, with a fast check for clean objects. is_clean: whether it would leave an object unchanged, and no
+    embedded resource in it is malformed.
+    """
 
-    def pruner(obj: JSONObject) -> list[str]:
-        return [] if is_clean(obj) else prune(obj, structural)
+    def __init__(self, structural: Structural) -> None:
+        self._structural = structural
+        self.is_clean = compile_check(structural)
 
-    return pruner
+    def __call__(self, obj: JSONObject) -> list[str]:
+        """Mutates a root object; returns the dropped paths (`spec.foo`, `spec.list[0].bar`). The object's own metadata is not
+        changed. Raises MalformedError.
+        """
+        return [] if self.is_clean(obj) else prune(obj, self._structural)
 
 
 def prune(obj: JSONObject, structural: Structural) -> list[str]:

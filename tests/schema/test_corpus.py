@@ -19,7 +19,7 @@ from aggserver.schema import structural
 from aggserver.schema.compiled_rules import compile_rules
 from aggserver.schema.decl_type import DeclType, declare
 from aggserver.schema.defaulting import compile_defaulter
-from aggserver.schema.pruning import compile_pruner, prune
+from aggserver.schema.pruning import Pruner, prune
 from aggserver.schema.structural import VALIDATIONS, Structural
 from aggserver.schema.validation import validate
 from aggserver.schema.validity import Validity
@@ -42,7 +42,7 @@ def schemas() -> dict[tuple[str, str], Structural]:
 
 @functools.cache
 def pruner(kind: tuple[str, str]) -> Callable[[Any], list[str]]:
-    return compile_pruner(schemas()[kind])
+    return Pruner(schemas()[kind])
 
 
 @functools.cache

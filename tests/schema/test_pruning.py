@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggserver.schema import structural
-from aggserver.schema.pruning import MalformedError, compile_pruner, prune, prune_object_meta
+from aggserver.schema.pruning import MalformedError, Pruner, prune, prune_object_meta
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 EMBEDDED = "x-kubernetes-embedded-resource"
@@ -191,7 +191,7 @@ CASES = {
 def test_prune(case: Case, form: str) -> None:
     schema = structural.compile(case.schema)
     obj = copy.deepcopy(case.before)
-    dropped = prune(obj, schema) if form == "plain" else compile_pruner(schema)(obj)
+    dropped = prune(obj, schema) if form == "plain" else Pruner(schema)(obj)
     assert obj == (case.before if case.after is None else case.after)
     assert dropped == case.dropped
 
@@ -253,7 +253,7 @@ MALFORMED = {
 def test_malformed_embedded_resource(name: str) -> None:
     resource, text = MALFORMED[name]
     schema = structural.compile(spec({EMBEDDED: True}))
-    for prune_it in (compile_pruner(schema), lambda obj: prune(obj, schema)):
+    for prune_it in (Pruner(schema), lambda obj: prune(obj, schema)):
         with pytest.raises(MalformedError, match=f"^{re.escape(text)}$"):
             prune_it({"spec": copy.deepcopy(resource)})
 
@@ -261,7 +261,7 @@ def test_malformed_embedded_resource(name: str) -> None:
 @given(schemas(), st.dictionaries(KEYS, values(), max_size=4))
 def test_compiled_is_plain_and_twice_is_once(schema: dict[str, Any], obj: dict[str, Any]) -> None:
     compiled = structural.compile(schema)
-    pruner = compile_pruner(compiled)
+    pruner = Pruner(compiled)
     plain, quick = copy.deepcopy(obj), copy.deepcopy(obj)
     try:
         dropped = pruner(quick)
@@ -279,7 +279,7 @@ def test_deep_lists_that_nothing_is_known_of() -> None:
     value: Any = {"x": 1}
     for _ in range(20_000):
         value = [value]
-    dropped = compile_pruner(structural.compile(spec(OBJECT_A)))({"spec": value})
+    dropped = Pruner(structural.compile(spec(OBJECT_A)))({"spec": value})
     assert dropped == ["spec" + "[0]" * 20_000 + ".x"]
 
 
@@ -288,7 +288,7 @@ def test_deepest_schema() -> None:
     value: Any = {"unknown": 1}
     for _ in range(structural.MAX_DEPTH):
         schema, value = {"type": "object", "properties": {"a": schema}}, {"a": value}
-    dropped = compile_pruner(structural.compile(schema))(value)
+    dropped = Pruner(structural.compile(schema))(value)
     assert dropped == ["a." * structural.MAX_DEPTH + "unknown"]
 
 
