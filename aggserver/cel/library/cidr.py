@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any, ClassVar
 
-from aggserver.cel.library.ip import IP, Address, parse_ip, print_address, read_address
+from aggserver.cel.library.ip import IP, KEPT, LONGEST_KEPT, Address, parse_ip, print_address, read_address
 from aggserver.cel.values import EvaluationError, Opaque, no_such_overload
 from aggserver.meta.golang import quote
 
@@ -46,6 +47,10 @@ class CIDR(Opaque):
 
 def _parse(text: str) -> CIDR:
     """Raises ValueError."""
+    return _known(text) if len(text) <= LONGEST_KEPT else _parse_anew(text)
+
+
+def _parse_anew(text: str) -> CIDR:
     before, slash, bits = text.rpartition("/")
     why = ""
     if not slash:
@@ -67,6 +72,9 @@ def _parse(text: str) -> CIDR:
             else:
                 return CIDR(address, int(bits))
     raise ValueError(f"network address parse error during conversion from string: netip.ParsePrefix({quote(text)}): {why}")
+
+
+_known = lru_cache(KEPT)(_parse_anew)
 
 
 def _cidr(text: str) -> CIDR:

@@ -8,18 +8,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any, ClassVar
 
 from aggserver.cel.values import EvaluationError, Opaque, no_such_overload
 from aggserver.meta.golang import quote
 
-__all__ = ["IMPLEMENTATIONS", "IP", "Address", "parse_ip", "print_address", "read_address"]
+__all__ = ["IMPLEMENTATIONS", "IP", "KEPT", "LONGEST_KEPT", "Address", "parse_ip", "print_address", "read_address"]
 
 Address = IPv4Address | IPv6Address
 _OCTETS: Mapping[str, int] = {str(octet): octet for octet in range(256)}
 _HEX = re.compile("[0-9a-fA-F]*", re.ASCII)
 _BROADCAST = IPv4Address("255.255.255.255")
+
+# Parsed texts that are kept, and the characters of the longest. A rule names the same text several times: it asks whether it is
+# an address, and then for its parts; and a loop over addresses parses the network for each. Parsing takes most of such a rule.
+KEPT = 1024
+LONGEST_KEPT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,10 @@ def print_address(address: Address) -> str:
 
 def parse_ip(text: str) -> IP:
     """Raises ValueError."""
+    return _known_ip(text) if len(text) <= LONGEST_KEPT else _parse_ip(text)
+
+
+def _parse_ip(text: str) -> IP:
     try:
         address, zone = read_address(text)
     except ValueError as error:
@@ -56,6 +66,9 @@ def parse_ip(text: str) -> IP:
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         raise ValueError(f"IPv4-mapped IPv6 address {quote(text)} is not allowed")
     return IP(address)
+
+
+_known_ip = lru_cache(KEPT)(_parse_ip)
 
 
 def read_address(text: str) -> tuple[Address, str]:
