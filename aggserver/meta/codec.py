@@ -46,10 +46,11 @@ _EXPLAINED_BYTES = 256 * 1024
 # tenth of a second in which nothing else runs. Brackets within strings count too; JSON in a ConfigMap has fewer than this.
 _MAX_BRACKETS = 500_000
 
-# With all digits replaced by 0 and spaces removed, a float is a row of zeros that ends with a point or exponent and follows a
-# character that can precede a number. If a string contains the same, that only costs a walk over the value; sentences and image
-# tags do not contain it.
-_DIGITS_ARE_0 = bytes.maketrans(b"123456789E", b"000000000e")
+# With all digits replaced by 0, an exponent by a point, and spaces removed, a float is a row of zeros that ends with a point and
+# follows a character that can precede a number. If a string contains the same, that only costs a walk over the value; sentences
+# and image tags do not contain it.
+_DIGITS_ARE_0 = bytes.maketrans(b"123456789Ee", b"000000000..")
+_END_OF_ZEROS = b"0."
 _SPACES = b" \t\r\n"
 _BEFORE_NUMBERS = (b'":', b"[", b",", b'":-', b"[-", b",-")
 # Escapes of a quote, a colon and a space, which can hide text that looks like the end of a key.
@@ -81,7 +82,7 @@ def decode_checking_keys(body: bytes) -> tuple[Any, bool]:
 
     If that is False, `duplicate_fields` must check. For bodies of requests: it also refuses too many objects and arrays.
     """
-    if body.count(b"{") + body.count(b"[") > _MAX_BRACKETS:
+    if len(body) > _MAX_BRACKETS and body.count(b"{") + body.count(b"[") > _MAX_BRACKETS:
         raise DecodeError(f"more than {_MAX_BRACKETS} objects and arrays")
     return _decode_checking_keys(body)
 
@@ -113,16 +114,15 @@ def _as_many_keys(body: bytes, compact: bytes) -> bool:
 def _may_have_floats(body: bytes) -> bool:
     """Whether the text may contain a number with a point or an exponent. Strings can cause false positives."""
     bare = body.translate(_DIGITS_ARE_0, _SPACES)
-    candidates = 0
-    for mark in (b"0.", b"0e"):
-        after, at = 0, bare.find(mark)
-        while at >= 0:
-            candidates += 1
-            start = after + len(bare[after:at].rstrip(b"0"))
-            if candidates > _MAX_CANDIDATES or bare.endswith(_BEFORE_NUMBERS, 0, start):
-                return True
-            after = at + 1
-            at = bare.find(mark, after)
+    candidates = after = 0
+    at = bare.find(_END_OF_ZEROS)
+    while at >= 0:
+        candidates += 1
+        start = after + len(bare[after:at].rstrip(b"0"))
+        if candidates > _MAX_CANDIDATES or bare.endswith(_BEFORE_NUMBERS, 0, start):
+            return True
+        after = at + 1
+        at = bare.find(_END_OF_ZEROS, after)
     return False
 
 
