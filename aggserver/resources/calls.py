@@ -82,19 +82,16 @@ class Calls:
     async def read(self, function: Callable[..., Any], *args: Any, seconds: float) -> Any:
         """The result of a function; that of a generator function is a list. Raises TimeoutError as 504."""
         HOSTING.set(self._hosting)
-        if _is_async(function):
-            return await self._on_loop(function(*args), function, seconds)
-        async with self.limit(function, seconds):
-            return await self._called(function, args)
-
-    async def _on_loop(self, steps: Coroutine[Any, Any, T], function: Callable[..., Any], seconds: float) -> T:
-        """Its first step is made before there is a limit: most hooks have no other, and a timer costs more than they do."""
+        if not _is_async(function):
+            async with self.limit(function, seconds):
+                return await self._called(function, args)
+        # The first step is made before there is a limit: most hooks have no other, and a timer costs more than they do.
+        steps = function(*args)
         began = self._clock()
         try:
             waiting = steps.send(None)
         except StopIteration as end:
-            result: T = end.value
-            return result
+            return end.value
         finally:
             if (held := self._clock() - began) > HOLDING_SECONDS:
                 self._held(name_of(function), held)

@@ -97,7 +97,7 @@ class ObjectHooks:
         versions = self._versions()
         request = self._request(attributes, obj)
         new = self._decoded(await versions.hub(obj))
-        before = await self._before(old)
+        before = None if old is None else self._stored(await versions.hub(old))
         problems: list[FieldError] = []
         for function in self._functions.validate:
             problems += await self._problems(function, request, new, before, name=_name(obj))
@@ -125,7 +125,7 @@ class ObjectHooks:
         request = self._request(attributes, obj)
         hub = await versions.hub(obj)
         draft = self._draft(hub)
-        before = await self._before(old)
+        before = None if old is None else self._stored(await versions.hub(old))
         for function in self._functions.default:
             await self._call(function, request, draft.value, before, name=_name(obj))
         if (merged := draft.merged()) is hub:
@@ -135,9 +135,6 @@ class ObjectHooks:
         obj.update(made)
         attributes.objects.accept(obj)
         return True
-
-    async def _before(self, old: JSONObject | None) -> Any:
-        return None if old is None else self._stored(await self._versions().hub(old))
 
     async def _problems(
         self, function: Callable[..., Any], request: Request[Any], new: Any, old: Any, *, name: str

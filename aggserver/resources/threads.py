@@ -63,13 +63,13 @@ class _Call:
 
 
 class Threads:
-    """At most `most` threads, each started when there is work and none is idle. Used from the event loop's thread only."""
+    """At most `most` threads, each started when there are more calls than threads. Used from the event loop's thread only."""
 
     def __init__(self, most: int, name: str) -> None:
         self._most = most
         self._name = name
         self._started = 0
-        self._idle = threading.Semaphore(0)
+        self._calls = 0  # waiting or running, as far as the loop knows
         self._work: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
 
     async def run(self, function: Callable[[], T], left: Callable[[], object]) -> T:
@@ -77,9 +77,15 @@ class Threads:
 
         left: called on the event loop when the function has returned, even if nobody waited for it, or will not be called.
         """
-        call = _Call(function, left)
+
+        def over() -> None:
+            self._calls -= 1
+            left()
+
+        call = _Call(function, over)
+        self._calls += 1
         self._work.put(call)
-        if not self._idle.acquire(blocking=False) and self._started < self._most:
+        if self._started < min(self._calls, self._most):
             self._started += 1
             threading.Thread(target=self._run, name=f"{self._name} {self._started}", daemon=True).start()
         try:
@@ -105,4 +111,3 @@ class Threads:
         while (call := self._work.get()) is not None:
             call.run()
             del call  # an idle thread must not keep a result in memory
-            self._idle.release()
