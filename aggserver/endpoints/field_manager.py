@@ -15,8 +15,11 @@ def manager_of(user_agent: str) -> str:
 
     user_agent: as the header has it, one character for each byte.
     """
-    text = user_agent.encode("latin-1").decode("utf-8", "replace")
-    name = "".join(character for character in text.split("/", 1)[0] if character.isprintable())
+    before = user_agent.partition("/")[0]
+    if len(before) <= MAX_MANAGER_BYTES and before.isascii() and before.isprintable():
+        return before
+    text = before.encode("latin-1").decode("utf-8", "replace")
+    name = "".join(character for character in text if character.isprintable())
     while len(name.encode()) > MAX_MANAGER_BYTES:
         name = name[: min(len(name) - 1, MAX_MANAGER_BYTES)]
     return name

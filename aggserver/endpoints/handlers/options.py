@@ -43,11 +43,14 @@ def write_options(kind: str, query: Mapping[str, Sequence[str]], user_agent: str
 
     applies: whether it is an apply. Raises 400 and 422.
     """
+    if not query and not applies:
+        return WriteOptions(field_manager=manager_of(user_agent))
     manager = _first(query, "fieldManager")
     validation = _first(query, "fieldValidation")
     dry_run = list(query.get("dryRun", ()))
     problems: list[FieldError] = []
-    force = _boolean({key: values[0] for key, values in query.items()}, "force") if kind == "PatchOptions" else None
+    given_force = query.get("force") if kind == "PatchOptions" else None
+    force = None if given_force is None else _boolean({"force": given_force[0]}, "force")
     if applies and not manager:
         problems.append(field.required(Path("fieldManager"), "is required for apply patch"))
     if force is not None and not applies:
