@@ -520,7 +520,7 @@ def _check(handle: Virtual[Any, Any]) -> None:
         raise DeclarationError(f'{where} has revisions="source", and poll or a feed, where the server makes the revisions')
     if declaration.revisions and declaration.keeps == "sidecar":
         raise DeclarationError(
-            f'{where} has revisions="source", and keeps="sidecar", whose changes the source has no revisions for: keeps="metadata"'
+            f'{where} has revisions="source", and a sidecar, whose changes the source has no revisions for: take keeps="metadata"'
         )
     is_of_lists = functions.list is not None and functions.get is None and declaration.poll is None and functions.feed is None
     if is_of_lists and not declaration.group.endswith(".k8s.io"):
