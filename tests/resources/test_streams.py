@@ -184,7 +184,7 @@ async def test_only_some_names_last_longer_than_a_request(name: str, ends: bool)
         assert await exchange.piece() == b"one"
         over = asyncio.Event()
         asyncio.get_running_loop().call_later(0.3, over.set)
-        await until(lambda: followed.closed.is_set() or over.is_set())
+        await until(followed.closed.is_set if ends else over.is_set)
         assert followed.closed.is_set() == ends
         if ends:
             assert await exchange.message() is None, "it is broken off"
