@@ -1,4 +1,4 @@
-"""Selectors of a list or watch as one predicate, and resourceVersion as a number.
+"""Selectors of a list or watch as one predicate, with what an index can look up for them, and resourceVersion as a number.
 
 Pure. Name and namespace are read from the key, so that selectors of them decode no objects.
 Source: k8s.io/apiserver pkg/storage/selection_predicate.go, pkg/storage/api_object_versioner.go, v0.36.3.
@@ -7,13 +7,16 @@ Source: k8s.io/apiserver pkg/storage/selection_predicate.go, pkg/storage/api_obj
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from aggserver.meta import errors, field
 from aggserver.meta.field import Path
 from aggserver.meta.golang import parse_uint
-from aggserver.meta.json_types import JSONObject
+from aggserver.meta.selectors import FieldSelector, LabelSelector, Requirement
 from aggserver.registry.rest import ListOptions
-from aggserver.registry.stored import StoredObject
+from aggserver.registry.stored import FieldReader, StoredObject
+from aggserver.storage.predicate import Attributes, Predicate, one_of, other_than
+from aggserver.storage.predicate import Requirement as Lookup
 
 __all__ = ["is_in_key", "parse_resource_version", "predicate"]
 
@@ -38,30 +41,100 @@ def is_in_key(options: ListOptions) -> bool:
     return _IN_KEY.issuperset(options.fields.fields())
 
 
-def predicate(
-    options: ListOptions, read_fields: Callable[[JSONObject], Mapping[str, str]]
-) -> Callable[[StoredObject], bool] | None:
-    """Whether an object matches the label and the field selector; None if all do. read_fields: the selectable fields."""
+View = Callable[[StoredObject], StoredObject]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """Reads the selectable fields of an object. keeps: whether they are cached with it."""
+
+    read: FieldReader
+    keeps: bool
+
+    def __call__(self, obj: StoredObject) -> Mapping[str, str]:
+        return obj.fields(self.read, keep=self.keeps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """Reads attributes of the view of an object."""
+
+    view: View
+    read: Callable[[StoredObject], Mapping[str, str]]
+
+    def __call__(self, obj: StoredObject) -> Mapping[str, str]:
+        return self.read(self.view(obj))
+
+
+def _in_key(obj: StoredObject) -> Mapping[str, str]:
+    # `/<group>/<plural>/[<namespace>/]<name>`
+    _, _, _, *place, name = obj.key.split("/")
+    return {"metadata.name": name, "metadata.namespace": place[0] if place else ""}
+
+
+# Labels are read in a microsecond, so they are not cached with the objects that an index or an event only looks at.
+_LABELS = Attributes(StoredObject.read_labels, StoredObject.read_labels)
+_KEY = Attributes(_in_key, _in_key)
+
+
+def predicate(options: ListOptions, read_fields: FieldReader, view: View | None = None) -> Predicate[StoredObject] | None:
+    """Which objects the label and the field selector match; None if they match all.
+
+    read_fields: the selectable fields. view: makes the object whose labels and fields count, and raises Corrupt; None if they are
+    those of the stored object. Equal ones must be the same.
+    """
     labels, fields = options.labels, options.fields
+    if labels.empty and fields.empty:
+        return None
+    matches = _matcher(labels, fields, read_fields, from_key_only=is_in_key(options))
+    families = _LABELS, Attributes(_Fields(read_fields, True), _Fields(read_fields, False))
+    if view is not None:
+        families = _viewed(families[0], view), _viewed(families[1], view)
+    requirements = [_of_label(families[0], one) for one in labels.requirements()]
+    requirements += [_of_field(_KEY if one.key in _IN_KEY else families[1], one) for one in fields.requirements()]
+    return Predicate(
+        matches if view is None else lambda obj: matches(view(obj)),
+        (labels, fields, read_fields, view),
+        tuple(requirements),
+    )
+
+
+def _viewed(family: Attributes[StoredObject], view: View) -> Attributes[StoredObject]:
+    return Attributes(_Seen(view, family.read), _Seen(view, family.once))
+
+
+def _of_label(family: Attributes[StoredObject], wanted: Requirement) -> Lookup[StoredObject]:
+    if wanted.operator == "In":
+        return one_of(family, wanted.key, wanted.values)
+    if wanted.operator == "NotIn":
+        return other_than(family, wanted.key, wanted.values)
+    # Gt and Lt need a label too; which numbers are greater is for `matches`.
+    return one_of(family, wanted.key, [None]) if wanted.operator == "DoesNotExist" else other_than(family, wanted.key, [None])
+
+
+def _of_field(family: Attributes[StoredObject], wanted: Requirement) -> Lookup[StoredObject]:
+    # A missing field counts as the empty string.
+    values = [*wanted.values, None] if "" in wanted.values else wanted.values
+    return (one_of if wanted.operator == "In" else other_than)(family, wanted.key, values)
+
+
+def _matcher(
+    labels: LabelSelector, fields: FieldSelector, read_fields: FieldReader, *, from_key_only: bool
+) -> Callable[[StoredObject], bool]:
     if fields.empty:
-        if labels.empty:
-            return None
         return _by_labels(labels.matches)
-    from_key_only = is_in_key(options)
 
     def matches(obj: StoredObject) -> bool:
-        # `/<group>/<plural>/[<namespace>/]<name>`
-        _, _, _, *place, name = obj.key.split("/")
-        values = {"metadata.name": name, "metadata.namespace": place[0] if place else ""}
+        values = _in_key(obj)
         if not from_key_only:
-            values.update(obj.fields(read_fields))
+            values = {**values, **obj.fields(read_fields)}
         return fields.matches(values) and (labels.empty or labels.matches(obj.labels))
 
     return matches
 
 
 def _by_labels(matches: Callable[[Mapping[str, str]], bool]) -> Callable[[StoredObject], bool]:
-    """The predicate of a label selector. Fast, since each list and each new watch calls it for each object of the resource."""
+    """The predicate of a label selector. Fast, since a list or a new watch may call it for each object of the resource."""
 
     def by_labels(obj: StoredObject) -> bool:
         known = obj.known_labels

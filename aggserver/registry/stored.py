@@ -120,25 +120,39 @@ class StoredObject:
     def labels(self) -> Mapping[str, str]:
         """Raises Corrupt."""
         if self.known_labels is None:
-            self.known_labels = self._read_labels()
+            self.known_labels = self.read_labels()
         return self.known_labels
 
-    def _read_labels(self) -> Mapping[str, str]:
+    def read_labels(self) -> Mapping[str, str]:
+        """The labels, without caching them. Raises Corrupt."""
+        if self.known_labels is not None:
+            return self.known_labels
         if b'"labels":{' not in self.raw:
             return {}
         found = _LABELS.match(self.raw)
-        # No match: the object was written by another server, or these labels are not the object's own.
-        labels: Mapping[str, str] = self.decoded()["metadata"].get("labels") if found is None else codec.decode_stored(found[1])
-        return labels or {}
+        if found is not None:
+            labels: Mapping[str, str] = codec.decode_stored(found[1])
+            return labels
+        # The object was written by another server, or these labels are not the object's own.
+        given = self.decoded()["metadata"].get("labels")
+        if not isinstance(given, dict | None) or not all(isinstance(value, str | None) for value in (given or {}).values()):
+            raise Corrupt(self.key, self.revision, "its labels are not a map of strings")
+        return {key: value or "" for key, value in (given or {}).items()}
 
-    def fields(self, read: FieldReader) -> Mapping[str, str]:
-        """The selectable fields, cached for the last `read`: a resource has one, until its definition changes. Raises Corrupt."""
-        if self._fields is None or self._fields[0] is not read:
-            try:
-                self._fields = (read, read(self.decoded()))
-            except MalformedError as error:
-                raise Corrupt(self.key, self.revision, str(error)) from None
-        return self._fields[1]
+    def fields(self, read: FieldReader, *, keep: bool = True) -> Mapping[str, str]:
+        """The selectable fields. keep: cache them for the last `read`: a resource has one, until its definition changes.
+
+        Raises Corrupt.
+        """
+        if self._fields is not None and self._fields[0] is read:
+            return self._fields[1]
+        try:
+            values = read(self.decoded())
+        except MalformedError as error:
+            raise Corrupt(self.key, self.revision, str(error)) from None
+        if keep:
+            self._fields = (read, values)
+        return values
 
     def row(self, table: TableConvertor) -> Row:
         """Its row in a table, cached for the last `table`: a version has one, until its definition changes."""

@@ -56,6 +56,7 @@ from aggserver.resources.source import ObjectSource
 from aggserver.storage import interface
 from aggserver.storage.cacher import ListPage
 from aggserver.storage.interface import Compacted, KeyExists, KeyValue
+from aggserver.storage.predicate import Predicate
 
 __all__ = ["Applying", "DirectStore", "MirroredStore", "SourceStore", "Verbs"]
 
@@ -196,9 +197,13 @@ class SourceStore(Store):
         visible = self._visible(context)
         if visible is None:
             return selector
-        selected = selector.matches
         # A function that fails ends a watch, as a conversion that fails does.
-        return Selector(visible if selected is None else lambda obj: selected(obj) and visible(obj), converts=True)
+        selected = selector.predicate
+        if selected is None:
+            return Selector(Predicate(visible, visible), converts=True)
+        matches = selected.matches
+        both = Predicate(lambda obj: matches(obj) and visible(obj), (selected.identity, visible), selected.requirements)
+        return Selector(both, converts=True)
 
     async def get(self, context: Context, name: str, resource_version: str = "") -> StoredObject:
         obj = await self._read(context, name, resource_version)
@@ -354,11 +359,11 @@ class MirroredStore(SourceStore):
         prefix: str,
         start: str,
         limit: int,
-        matches: Callable[[StoredObject], bool] | None,
+        predicate: Predicate[StoredObject] | None,
     ) -> ListPage[StoredObject]:
         if self.revisions.is_foreign(revision) or revision > self.revisions.last:
             raise Compacted(revision, self.revisions.last)
-        return await super()._list_at(context, revision, prefix, start, limit, matches)
+        return await super()._list_at(context, revision, prefix, start, limit, predicate)
 
 
 class DirectStore(SourceStore):
@@ -425,7 +430,7 @@ class DirectStore(SourceStore):
         prefix = self._prefix(context)
 
         def matches(obj: StoredObject) -> bool:
-            is_asked = obj.key.startswith(prefix) and (selected is None or selected(obj))
+            is_asked = obj.key.startswith(prefix) and (selected is None or selected.matches(obj))
             return is_asked and (visible is None or visible(obj))
 
         return matches

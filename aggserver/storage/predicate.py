@@ -1,0 +1,101 @@
+"""Predicates: which objects a list or a watch selects, and what about it can be looked up instead of tried on each object. Pure.
+
+An object has attributes, in families: each has a name and a text as its value. The storage does not know what they mean. An index
+(`indexes.py`) has the value of an attribute as a number of 64 bits, so that it takes the same few bytes of memory for any value.
+Two values may have the same number; so what an index finds is a candidate only, and `Predicate.matches` decides.
+Source: k8s.io/apiserver pkg/storage/selection_predicate.go, v0.36.3, whose indexes know single values only.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+__all__ = ["ABSENT", "Attributes", "Predicate", "Requirement", "Span", "one_of", "other_than"]
+
+T = TypeVar("T")
+
+# The numbers from the first to before the second. All numbers have 64 bits, and a sign.
+Span = tuple[int, int]
+_LEAST, _END = -(1 << 63), 1 << 63
+# The number of an attribute that an object does not have. No text has it: Python's `hash` returns -1 for none.
+ABSENT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes(Generic[T]):
+    """A family of attributes. Two families are the same if their functions are equal.
+
+    read: the attributes of an object, by name; may cache them with the object. Raises Corrupt if the object can't be read.
+    once: as `read`, but caches nothing; for a walk over all objects.
+    number: the number of a value, the same in all of this process.
+    """
+
+    read: Callable[[T], Mapping[str, str]]
+    once: Callable[[T], Mapping[str, str]]
+    number: Callable[[str], int] = hash
+
+    def number_in(self, values: Mapping[str, str], name: str) -> int:
+        value = values.get(name)
+        return ABSENT if value is None else self.number(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement(Generic[T]):
+    """A condition that every object of a selection meets: the number of an attribute is in one of `spans`.
+
+    These are sorted, and have gaps between them.
+    """
+
+    family: Attributes[T]
+    name: str
+    spans: tuple[Span, ...]
+
+    @property
+    def numbers(self) -> Sequence[int] | None:
+        """The only numbers that meet it, None if they are too many to name."""
+        if any(end - first != 1 for first, end in self.spans):
+            return None
+        return [first for first, _ in self.spans]
+
+    def met_by(self, number: int) -> bool:
+        at = bisect_right(self.spans, number, key=_first) - 1
+        return at >= 0 and number < self.spans[at][1]
+
+
+def _first(span: Span) -> int:
+    return span[0]
+
+
+def one_of(family: Attributes[T], name: str, values: Iterable[str | None]) -> Requirement[T]:
+    """The value is one of these; None stands for none."""
+    numbers = sorted({ABSENT if value is None else family.number(value) for value in values})
+    return Requirement(family, name, tuple((number, number + 1) for number in numbers))
+
+
+def other_than(family: Attributes[T], name: str, values: Iterable[str | None]) -> Requirement[T]:
+    """The value is none of these; None stands for none."""
+    spans = []
+    begin = _LEAST
+    for number, end in one_of(family, name, values).spans:
+        if begin < number:
+            spans.append((begin, number))
+        begin = end
+    if begin < _END:
+        spans.append((begin, _END))
+    return Requirement(family, name, tuple(spans))
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate(Generic[T]):
+    """Which objects are selected. `matches` may raise Corrupt.
+
+    identity: predicates with equal ones match the same objects. requirements: conditions that all these objects meet; there may
+    be more conditions, which only `matches` knows.
+    """
+
+    matches: Callable[[T], bool]
+    identity: Hashable
+    requirements: tuple[Requirement[T], ...] = ()
