@@ -2,7 +2,9 @@
 
 An object has attributes, in families: each has a name and a text as its value. The storage does not know what they mean. An index
 (`indexes.py`) has the value of an attribute as a number of 64 bits, so that it takes the same few bytes of memory for any value.
-Two values may have the same number; so what an index finds is a candidate only, and `Predicate.matches` decides.
+What it finds is a candidate only, and `Predicate.matches` decides. So a number that two values share does no harm where one of
+them is asked for. Where one is excluded, the other would be missing: that happens once in 2^64 times, as the numbers of texts are
+hashes, which Python keys by chance in each process.
 Source: k8s.io/apiserver pkg/storage/selection_predicate.go, v0.36.3, whose indexes know single values only.
 """
 
