@@ -12,7 +12,7 @@ import asyncio
 import builtins
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 from aggserver.conversion.converter import ComputedConverter
@@ -73,7 +73,7 @@ class Selector:
             with _as_corrupt(obj):
                 return matches(obj)
 
-        return replace(self.predicate, matches=checked)
+        return self.predicate._replace(matches=checked)
 
 
 @contextlib.contextmanager
@@ -230,7 +230,7 @@ class Reader:
         if shown is None or plain is None:
             return Selector(None)
         matches, computed = plain.matches, self._views.computed
-        return Selector(replace(shown, matches=lambda obj: matches(computed(obj))), converts=True)
+        return Selector(shown._replace(matches=lambda obj: matches(computed(obj))), converts=True)
 
     def _computed(self, obj: StoredObject) -> StoredObject:
         """The object in this version, for an index. Raises Corrupt."""

@@ -87,11 +87,14 @@ def predicate(options: ListOptions, read_fields: FieldReader, view: View | None 
     if labels.empty and fields.empty:
         return None
     matches = _matcher(labels, fields, read_fields, from_key_only=is_in_key(options))
-    families = _LABELS, Attributes(_Fields(read_fields, True), _Fields(read_fields, False))
-    if view is not None:
-        families = _viewed(families[0], view), _viewed(families[1], view)
-    requirements = [_of_label(families[0], one) for one in labels.requirements()]
-    requirements += [_of_field(_KEY if one.key in _IN_KEY else families[1], one) for one in fields.requirements()]
+    requirements: list[Lookup[StoredObject]] = []
+    if not labels.empty:
+        family = _LABELS if view is None else _viewed(_LABELS, view)
+        requirements += [_of_label(family, one) for one in labels.requirements()]
+    if not fields.empty:
+        family = Attributes(_Fields(read_fields, True), _Fields(read_fields, False))
+        family = family if view is None else _viewed(family, view)
+        requirements += [_of_field(_KEY if one.key in _IN_KEY else family, one) for one in fields.requirements()]
     return Predicate(
         matches if view is None else lambda obj: matches(view(obj)),
         (labels, fields, read_fields, view),

@@ -23,7 +23,7 @@ from aggserver.meta.backoff import Backoff
 from aggserver.storage.audience import Audience
 from aggserver.storage.changes import STALE_BYTES, Cached, Change, ChangeEvents, WatchEvent, Window
 from aggserver.storage.fair_turns import FairTurns
-from aggserver.storage.indexes import AT_ONCE, Indexes
+from aggserver.storage.indexes import AT_ONCE, FEW, Indexes
 from aggserver.storage.interface import (
     Compacted,
     Corrupt,
@@ -508,22 +508,26 @@ class Cacher(Generic[T]):
     ) -> ListPage[T]:
         """A page of the objects with start <= key < end that match, as they are at the call, or as in `then` if it has them."""
         objects = self._objects
-        first, last = objects.span(start, end)
-        restored = [(key, old) for key, old in sorted(then.items()) if old is not None]
-        found = self._indexes.find(predicate, start, end, last - first)
-        if found is not None and found.count <= AT_ONCE:
+        found = self._indexes.find(predicate, start, end)
+        few = found is not None and found.count <= AT_ONCE
+        if found is not None and found.count <= min(limit or FEW, FEW) and not then:
+            taken = [item for key in found.at_once() if (item := objects.get(key)) is not None and predicate.matches(item)]
+            return ListPage(taken, revision)
+        if found is not None and few:
             # Looked up now, so that it is one state, and without a turn: this takes no longer than other requests.
-            known = [(key, item) for key in found.at_once() if key not in then and (item := objects.get(key)) is not None]
-            return await self._scan(heapq.merge(known, restored, key=_key), revision, limit, predicate, user, waits=False)
-        objects = objects.frozen()
-        items = objects.items(first, last)
-        if found is not None:
-            keys = await found.in_order(self._turns, user)
-            items = ((key, item) for key in keys if (item := objects.get(key)) is not None)
+            items = iter([(key, item) for key in found.at_once() if (item := objects.get(key)) is not None])
+        else:
+            objects = objects.frozen()
+            if found is None:
+                items = objects.items(*objects.span(start, end))
+            else:
+                keys = await found.in_order(self._turns, user)
+                items = ((key, item) for key in keys if (item := objects.get(key)) is not None)
         if then:
+            restored = [(key, old) for key, old in sorted(then.items()) if old is not None]
             unchanged = (item for item in items if item[0] not in then)
             items = heapq.merge(unchanged, restored, key=_key)
-        return await self._scan(items, revision, limit, predicate, user)
+        return await self._scan(items, revision, limit, predicate, user, waits=not few)
 
     async def _scan(
         self,

@@ -14,16 +14,16 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from aggserver.storage.changes import Cached
 from aggserver.storage.fair_turns import FairTurns
 from aggserver.storage.interface import Corrupt
 from aggserver.storage.ordered import Ordered
-from aggserver.storage.postings import Postings
+from aggserver.storage.postings import Piece, Postings
 from aggserver.storage.predicate import Attributes, Predicate, Requirement
 
-__all__ = ["AT_ONCE", "SLICE_SECONDS", "Found", "Indexes"]
+__all__ = ["AT_ONCE", "FEW", "SLICE_SECONDS", "Found", "Indexes"]
 
 SMALLEST = 500  # objects for which an index is worth its memory; fewer are looked at in half a millisecond
 MOST = 32  # indexes of a resource: each costs 20 bytes an object, and a fraction of a microsecond a write
@@ -31,6 +31,7 @@ FOR_ONE = 4  # indexes for one selector, of which the best is used
 IDLE = 600.0  # seconds after which an index that nobody has used is dropped
 # Values that are looked up for a requirement. For more, every object is looked at, however many values there are.
 MOST_VALUES = 1000
+FEW = 20  # candidates that are looked up in any case, and in one go
 AT_ONCE = 500  # candidates that are looked at without letting other requests run
 LOOK_BUILDING = 1000  # objects read for an index before other requests run; SLICE_SECONDS ends it earlier if they must be decoded
 SLICE_SECONDS = 0.001
@@ -42,9 +43,10 @@ T = TypeVar("T", bound=Cached)
 _Values = Mapping[str, str] | None
 # Stands for the attributes of an object that can't be read. It is a candidate of every selector, since a read of it must fail.
 _UNREADABLE: Mapping[str, str] = {}
+_NONE: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Found:
     """The candidates of a selector at one moment. runs: lists of their keys; in order and sorted if `is_sorted`."""
 
@@ -54,7 +56,7 @@ class Found:
 
     def at_once(self) -> list[str]:
         """The keys, sorted. For few of them."""
-        keys = list(chain.from_iterable(self.runs))
+        keys = self.runs[0] if len(self.runs) == 1 else list(chain.from_iterable(self.runs))
         if not self.is_sorted:
             keys.sort()
         return keys
@@ -101,19 +103,17 @@ class _Index(Generic[T]):
         self.building: asyncio.Task[None] | None = None
         self.until: str | None = ""
 
-    def count(self, requirement: Requirement[T], start: str, end: str) -> int:
-        return sum(self.postings.count(span, start, end) for span in requirement.spans) + len(self.unreadable)
+    def pieces(self, requirement: Requirement[T], start: str, end: str) -> list[Piece]:
+        """Where the keys are that meet a requirement."""
+        return [piece for span in requirement.spans for piece in self.postings.pieces(span, start, end)]
 
-    def find(self, requirement: Requirement[T], start: str, end: str, count: int) -> Found:
-        runs: list[list[str]] = []
-        for span in requirement.spans:
-            runs += self.postings.runs(span, start, end)
-        if requirement.numbers is None:
+    def found(self, requirement: Requirement[T], pieces: Sequence[Piece], start: str, end: str) -> Found:
+        runs = [self.postings.keys(piece) for piece in pieces]
+        if not requirement.is_one_number:
             runs = [[key for key in run if start <= key < end] for run in runs]
         if self.unreadable:
             runs.append([key for key in self.unreadable if start <= key < end])
-            return Found(runs, count, is_sorted=False)
-        return Found(runs, count, is_sorted=requirement.numbers is not None and len(requirement.spans) == 1)
+        return Found(runs, sum(map(len, runs)), is_sorted=requirement.is_one_number and not self.unreadable)
 
     def replace(self, key: str, old: _Values, new: _Values) -> bool:
         """Follow a write. False if the index can't be right: the object was read otherwise before."""
@@ -153,10 +153,18 @@ class Indexes(Generic[T]):
 
         Concurrent callers share the work. user: whose turns are taken for it.
         """
+        now = self._clock()
+        for requirement in predicate.requirements[:FOR_ONE]:
+            index = self._families.get(requirement.family, _NONE).get(requirement.name)
+            if index is None or index.until is not None:
+                await self._build_for(predicate, user, now)
+                return
+            index.used = now
+
+    async def _build_for(self, predicate: Predicate[T], user: str, now: float) -> None:
         requirements = [one for one in predicate.requirements if len(one.spans) <= MOST_VALUES][:FOR_ONE]
         if not requirements or len(self._objects) < SMALLEST:
             return
-        now = self._clock()
         wanted = [self._index(one, now) for one in requirements]
         missing = [index for index in wanted if index.until is not None and index.building is None]
         if missing:
@@ -169,6 +177,7 @@ class Indexes(Generic[T]):
         if building:
             # Not cancelled with the caller, because others may be waiting.
             await asyncio.wait(building)
+            await self._turns.turn(user)  # all who waited go on now
 
     def _index(self, requirement: Requirement[T], now: float) -> _Index[T]:
         family = self._families.setdefault(requirement.family, {})
@@ -261,23 +270,26 @@ class Indexes(Generic[T]):
 
     # Finding
 
-    def find(self, predicate: Predicate[T], start: str, end: str, among: int) -> Found | None:
-        """The keys with start <= key < end whose objects may match; None if every object must be looked at.
-
-        among: the number of objects there. To look at all of them is faster than to look up half of them.
-        """
-        best: tuple[int, _Index[T], Requirement[T]] | None = None
+    def find(self, predicate: Predicate[T], start: str, end: str) -> Found | None:
+        """The keys with start <= key < end whose objects may match; None if every object there must be looked at."""
+        best: tuple[int, _Index[T], Requirement[T], Sequence[Piece]] | None = None
         for requirement in predicate.requirements:
-            index = self._families.get(requirement.family, {}).get(requirement.name)
+            index = self._families.get(requirement.family, _NONE).get(requirement.name)
             if index is None or index.until is not None or len(requirement.spans) > MOST_VALUES:
                 continue
-            count = index.count(requirement, start, end)
+            pieces = index.pieces(requirement, start, end)
+            count = sum([last - first for _, first, last in pieces]) + len(index.unreadable)
             if best is None or count < best[0]:
-                best = count, index, requirement
-        if best is None or 2 * best[0] > among:
+                best = count, index, requirement, pieces
+        if best is None:
             return None
-        count, index, requirement = best
-        return index.find(requirement, start, end, count)
+        count, index, requirement, pieces = best
+        if count > FEW:
+            first, last = self._objects.span(start, end)
+            # To look at all of them is faster than to look up half of them.
+            if 2 * count > last - first:
+                return None
+        return index.found(requirement, pieces, start, end)
 
 
 def _used(index: _Index[T]) -> float:

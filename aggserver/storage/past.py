@@ -142,8 +142,7 @@ class Past(Generic[T]):
     def _look_up(self, predicate: Predicate[T]) -> Found | None:
         """The candidates of now, among which are all objects that matched at `revision` and were not changed since."""
         sources = self._sources
-        first, last = sources.objects.span(self._prefix, self._end)
-        found = sources.indexes.find(predicate, self._prefix, self._end, last - first)
+        found = sources.indexes.find(predicate, self._prefix, self._end)
         if found is None or (found.count > AT_ONCE and sources.kept() + found.count > MOST_KEPT):
             return None
         return found

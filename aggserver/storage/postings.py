@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from aggserver.storage.predicate import Span
 
-__all__ = ["Postings"]
+__all__ = ["Piece", "Postings"]
+
+# A slice of a part: the part, its first and its last index.
+Piece = tuple[int, int, int]
 
 PART = 1000  # keys of a new part; with more than twice that it is divided
 
@@ -65,23 +68,33 @@ class Postings:
         first = bisect_left(numbers, number)
         return part, bisect_left(self._keys[part], key, first, bisect_right(numbers, number, first))
 
-    def count(self, span: Span, start: str, end: str) -> int:
-        """How many keys have a number in `span`; and lie between `start` (inclusive) and `end`, if it is one number."""
-        return sum(last - first for _, first, last in self._pieces(span, start, end))
+    def pieces(self, span: Span, start: str, end: str) -> Sequence[Piece]:
+        """The slices that have the keys with a number in `span`. They are right until something is added or removed.
 
-    def runs(self, span: Span, start: str, end: str) -> Iterator[list[str]]:
-        """The keys with a number in `span`, in short lists; if it is one number, those between `start` and `end`, sorted."""
-        for part, first, last in self._pieces(span, start, end):
-            yield self._keys[part][first:last]
-
-    def _pieces(self, span: Span, start: str, end: str) -> Iterator[tuple[int, int, int]]:
-        """Parts, each with the bounds of a slice of it."""
+        If it is one number, only keys between `start` (inclusive) and `end`, sorted.
+        """
         number, over = span
-        low, high = ((number, start), (number, end)) if over - number == 1 else ((number, ""), (over, ""))
-        first, at = self._find(*low)
-        last, until = self._find(*high)
-        for part in range(first, last + 1):
-            begin = at if part == first else 0
-            stop = until if part == last else len(self._keys[part])
+        low, high = (number, ""), (over, "")
+        if over - number == 1:
+            low, high = (number, start), (number, end)
+            part = bisect_right(self._starts, low) - 1
+            numbers, keys = self._numbers[part], self._keys[part]
+            first = bisect_left(numbers, number)
+            last = bisect_right(numbers, number, first)
+            if last < len(numbers):  # nearly always
+                first = bisect_left(keys, start, first, last)
+                last = bisect_left(keys, end, first, last)
+                return [(part, first, last)] if first < last else ()
+        first_part, at = self._find(*low)
+        last_part, until = self._find(*high)
+        found = []
+        for part in range(first_part, last_part + 1):
+            begin = at if part == first_part else 0
+            stop = until if part == last_part else len(self._keys[part])
             if begin < stop:
-                yield part, begin, stop
+                found.append((part, begin, stop))
+        return found
+
+    def keys(self, piece: Piece) -> list[str]:
+        part, first, last = piece
+        return self._keys[part][first:last]

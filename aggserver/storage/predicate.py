@@ -11,9 +11,8 @@ Source: k8s.io/apiserver pkg/storage/selection_predicate.go, v0.36.3, whose inde
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 __all__ = ["ABSENT", "Attributes", "Predicate", "Requirement", "Span", "one_of", "other_than"]
 
@@ -26,8 +25,7 @@ _LEAST, _END = -(1 << 63), 1 << 63
 ABSENT = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes(Generic[T]):
+class Attributes(NamedTuple, Generic[T]):
     """A family of attributes. Two families are the same if their functions are equal.
 
     read: the attributes of an object, by name; may cache them with the object. Raises Corrupt if the object can't be read.
@@ -44,8 +42,7 @@ class Attributes(Generic[T]):
         return ABSENT if value is None else self.number(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement(Generic[T]):
+class Requirement(NamedTuple, Generic[T]):
     """A condition that every object of a selection meets: the number of an attribute is in one of `spans`.
 
     These are sorted, and have gaps between them.
@@ -54,6 +51,10 @@ class Requirement(Generic[T]):
     family: Attributes[T]
     name: str
     spans: tuple[Span, ...]
+
+    @property
+    def is_one_number(self) -> bool:
+        return len(self.spans) == 1 and self.spans[0][1] - self.spans[0][0] == 1
 
     @property
     def numbers(self) -> Sequence[int] | None:
@@ -71,13 +72,16 @@ def _first(span: Span) -> int:
     return span[0]
 
 
-def one_of(family: Attributes[T], name: str, values: Iterable[str | None]) -> Requirement[T]:
+def one_of(family: Attributes[T], name: str, values: Sequence[str | None]) -> Requirement[T]:
     """The value is one of these; None stands for none."""
+    if len(values) == 1 and (value := values[0]) is not None:  # nearly always
+        number = family.number(value)
+        return Requirement(family, name, ((number, number + 1),))
     numbers = sorted({ABSENT if value is None else family.number(value) for value in values})
     return Requirement(family, name, tuple((number, number + 1) for number in numbers))
 
 
-def other_than(family: Attributes[T], name: str, values: Iterable[str | None]) -> Requirement[T]:
+def other_than(family: Attributes[T], name: str, values: Sequence[str | None]) -> Requirement[T]:
     """The value is none of these; None stands for none."""
     spans = []
     begin = _LEAST
@@ -90,8 +94,7 @@ def other_than(family: Attributes[T], name: str, values: Iterable[str | None]) -
     return Requirement(family, name, tuple(spans))
 
 
-@dataclass(frozen=True, slots=True)
-class Predicate(Generic[T]):
+class Predicate(NamedTuple, Generic[T]):
     """Which objects are selected. `matches` may raise Corrupt.
 
     identity: predicates with equal ones match the same objects. requirements: conditions that all these objects meet; there may

@@ -226,9 +226,11 @@ def told_of(batch: object) -> list[Told]:
 SIZES = {
     "aggserver.storage.indexes.SMALLEST": 0,
     "aggserver.storage.indexes.LOOK_BUILDING": 3,
+    "aggserver.storage.indexes.FEW": 1,
     "aggserver.storage.indexes.AT_ONCE": 2,
     "aggserver.storage.indexes.MOST": 3,
     "aggserver.storage.cacher.AT_ONCE": 2,
+    "aggserver.storage.cacher.FEW": 1,
     "aggserver.storage.past.AT_ONCE": 2,
     "aggserver.storage.cacher.LOOK_MATCHING": 3,
     "aggserver.storage.past.LOOK_MATCHING": 3,
