@@ -57,6 +57,7 @@ READ = [
     "python -m benchmarks.merging",
     "python -m benchmarks.operators",
     "python -m benchmarks.testing",
+    "python -m benchmarks.selectors",
     "python -m benchmarks.wardle",
     "python -m benchmarks.watchers",
     "python -m benchmarks --write-docs",

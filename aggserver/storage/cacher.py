@@ -511,18 +511,18 @@ class Cacher(Generic[T]):
         found = self._indexes.find(predicate, start, end)
         few = found is not None and found.count <= AT_ONCE
         if found is not None and found.count <= min(limit or FEW, FEW) and not then:
-            taken = [item for key in found.at_once() if (item := objects.get(key)) is not None and predicate.matches(item)]
+            matches = predicate.matches
+            taken = [item for _, item in objects.get_all(found.at_once()) if matches(item)]
             return ListPage(taken, revision)
         if found is not None and few:
             # Looked up now, so that it is one state, and without a turn: this takes no longer than other requests.
-            items = iter([(key, item) for key in found.at_once() if (item := objects.get(key)) is not None])
+            items = iter(list(objects.get_all(found.at_once())))
         else:
             objects = objects.frozen()
             if found is None:
                 items = objects.items(*objects.span(start, end))
             else:
-                keys = await found.in_order(self._turns, user)
-                items = ((key, item) for key in keys if (item := objects.get(key)) is not None)
+                items = objects.get_all(await found.in_order(self._turns, user))
         if then:
             restored = [(key, old) for key, old in sorted(then.items()) if old is not None]
             unchanged = (item for item in items if item[0] not in then)

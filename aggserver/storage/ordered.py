@@ -11,7 +11,7 @@ So a reader that lets others write meanwhile sees one state without a copy of th
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 __all__ = ["Ordered"]
@@ -42,6 +42,24 @@ class Ordered(Generic[T]):
         part, at = self._find(key)
         keys = self._keys[part]
         return self._values[part][at] if at < len(keys) and keys[at] == key else None
+
+    def get_all(self, keys: Iterable[str]) -> Iterator[tuple[str, T]]:
+        """The values of sorted keys, of those that are there. A lazy iterator; the map must not change meanwhile."""
+        starts, over = self._starts, ""
+        part = at = 0
+        names: list[str] = []
+        for key in keys:
+            if key >= over:
+                part = bisect_right(starts, key) - 1
+                over = starts[part + 1] if part + 1 < len(starts) else "\U0010ffff"
+                names, at = self._keys[part], 0
+            # Those that are found together are often neighbours.
+            if at == len(names) or names[at] != key:
+                at = bisect_left(names, key, at)
+                if at == len(names) or names[at] != key:
+                    continue
+            yield key, self._values[part][at]
+            at += 1
 
     def put(self, key: str, value: T) -> None:
         part, at = self._find(key)

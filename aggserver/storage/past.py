@@ -237,8 +237,7 @@ class Past(Generic[T]):
         objects, candidates = self._sources.objects, self._candidates
         if candidates is None:
             return objects.items(*objects.span(start, self._end))
-        keys = map(candidates.__getitem__, range(bisect_left(candidates, start), len(candidates)))
-        return ((key, item) for key in keys if (item := objects.get(key)) is not None)
+        return objects.get_all(map(candidates.__getitem__, range(bisect_left(candidates, start), len(candidates))))
 
     def _note_changes(self, start: str) -> None:
         """Note the changes since the last call: what the first change of a key replaced is its state at `revision`."""

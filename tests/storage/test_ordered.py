@@ -48,6 +48,17 @@ def test_any_writes_leave_what_a_dict_has(loaded: int, removals: float) -> None:
     assert found.get("001") is None
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_values_of_many_keys(seed: int) -> None:
+    chance = random.Random(seed)
+    expected = {f"{number:03}": number for number in sorted(chance.sample(range(200), 80))}
+    found = Ordered(list(expected), list(expected.values()))
+    for count in (0, 1, 5, 100, 200):
+        keys = sorted(f"{number:03}" for number in chance.sample(range(200), count))
+        assert list(found.get_all(keys)) == [(key, expected[key]) for key in keys if key in expected]
+    assert list(found.get_all(expected)) == list(expected.items())
+
+
 def test_an_empty_map() -> None:
     check(Ordered(), {}, "", "~")
 
