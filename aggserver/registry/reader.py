@@ -21,7 +21,7 @@ from aggserver.registry import stored
 from aggserver.registry.conversions import BATCH_OBJECTS
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import Context, ListOptions, ListResult
-from aggserver.registry.selection import is_in_key, parse_resource_version, predicate
+from aggserver.registry.selection import is_in_key, parse_resource_version, predicate, shard_of
 from aggserver.registry.storage_errors import reading, too_old
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Strategy
@@ -180,7 +180,7 @@ class Reader:
         # If the definition has changed during the list, the objects may be as before the change. Then the list gets the revision
         # of the change, from which no watch can resume, so that clients list again.
         revision = min(page.revision, self._cacher.broken_off) if self._resource.is_over else page.revision
-        return ListResult(views, str(revision), token, page.remaining)
+        return ListResult(views, str(revision), token, page.remaining, str(shard_of(options) or ""))
 
     def _token(self, page: ListPage[StoredObject], prefix: str) -> str:
         moved = self._resource.objects_since() > 0

@@ -14,11 +14,12 @@ from aggserver.meta.field import Path
 from aggserver.meta.golang import parse_uint
 from aggserver.meta.selectors import FieldSelector, LabelSelector, Requirement
 from aggserver.registry.rest import ListOptions
+from aggserver.registry.sharding import ShardSelector, ShardSelectorError
 from aggserver.registry.stored import FieldReader, StoredObject
 from aggserver.storage.predicate import Attributes, Predicate, one_of, other_than
 from aggserver.storage.predicate import Requirement as Lookup
 
-__all__ = ["is_in_key", "parse_resource_version", "predicate"]
+__all__ = ["is_in_key", "parse_resource_version", "predicate", "shard_of"]
 
 _IN_KEY = frozenset({"metadata.name", "metadata.namespace"})
 
@@ -77,15 +78,39 @@ _LABELS = Attributes(StoredObject.read_labels, StoredObject.read_labels)
 _KEY = Attributes(_in_key, _in_key)
 
 
+def shard_of(options: ListOptions) -> ShardSelector | None:
+    """The shard that is asked for, None for all. Raises StatusError: upstream answers 500, without a reason."""
+    if not options.shard_selector:
+        return None
+    try:
+        return ShardSelector.parse(options.shard_selector)
+    except ShardSelectorError as error:
+        raise errors.StatusError(500, "", f"invalid shard selector: {error}") from None
+
+
 def predicate(options: ListOptions, read_fields: FieldReader, view: View | None = None) -> Predicate[StoredObject] | None:
-    """Which objects the label and the field selector match; None if they match all.
+    """Which objects the label, the field and the shard selector match; None if they match all. Raises as `shard_of`.
 
     read_fields: the selectable fields. view: makes the object whose labels and fields count, and raises Corrupt; None if they are
     those of the stored object. Equal ones must be the same.
     """
-    labels, fields = options.labels, options.fields
+    labels, fields, shard = options.labels, options.fields, shard_of(options)
     if labels.empty and fields.empty:
-        return None
+        return None if shard is None else Predicate(shard.matches, shard, (shard.requirement,))
+    selected = _selected(options, read_fields, view)
+    if shard is None:
+        return selected
+    matches, in_shard = selected.matches, shard.matches
+    return Predicate(
+        lambda obj: matches(obj) and in_shard(obj),
+        (selected.identity, shard),
+        (*selected.requirements, shard.requirement),
+    )
+
+
+def _selected(options: ListOptions, read_fields: FieldReader, view: View | None) -> Predicate[StoredObject]:
+    """The label and the field selector, of which at least one is not empty."""
+    labels, fields = options.labels, options.fields
     matches = _matcher(labels, fields, read_fields, from_key_only=is_in_key(options))
     requirements: list[Lookup[StoredObject]] = []
     if not labels.empty:

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 from aggserver.meta import errors, selectors
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.registry import stored
 from aggserver.registry.commit import Commit
 from aggserver.registry.reader import Selector
@@ -40,7 +41,7 @@ from aggserver.registry.rest import (
     WriteRequest,
     Written,
 )
-from aggserver.registry.selection import parse_resource_version, predicate
+from aggserver.registry.selection import parse_resource_version, predicate, shard_of
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Strategy
@@ -416,16 +417,19 @@ class DirectStore(SourceStore):
         if options.resource_version_match == "Exact" and options.resource_version:
             raise errors.expired("The resourceVersion for the provided list is too old.")
         revision = str(self.revisions.next())
-        matches, admits = self._matches(context, options), self._matches(context, None)
+        # What a source can't have applied is applied here in any case.
+        unselected = replace(options, labels=LabelSelector(()), fields=FieldSelector(()))
+        matches, admits = self._matches(context, options), self._matches(context, unselected)
+        shard = str(shard_of(options) or "")
         if name := self._named(context, options):
             obj = await self._read(context, name, "")
-            return ListResult([obj] if obj is not None and matches(obj) else [], revision)
+            return ListResult([obj] if obj is not None and matches(obj) else [], revision, shard=shard)
         found, token = await self._pages(context, options, matches, admits)
-        return ListResult(await self._views.of_all(found, lenient=lenient), revision, token)
+        return ListResult(await self._views.of_all(found, lenient=lenient), revision, token, shard=shard)
 
-    def _matches(self, context: Context, options: ListOptions | None) -> Callable[[StoredObject], bool]:
-        """Whether a list has an object. options: None for a source that has applied the selectors."""
-        selected = None if options is None else predicate(options, self._resource.read_fields)
+    def _matches(self, context: Context, options: ListOptions) -> Callable[[StoredObject], bool]:
+        """Whether a list has an object."""
+        selected = predicate(options, self._resource.read_fields)
         visible = self._visible(context)
         prefix = self._prefix(context)
 
