@@ -16,8 +16,7 @@ from aggserver.meta.selectors import FieldSelector, LabelSelector, Requirement
 from aggserver.registry.rest import ListOptions
 from aggserver.registry.sharding import ShardSelector, ShardSelectorError
 from aggserver.registry.stored import FieldReader, StoredObject
-from aggserver.storage.predicate import Attributes, Predicate, one_of, other_than
-from aggserver.storage.predicate import Requirement as Lookup
+from aggserver.storage.predicate import AttributeFamily, Lookup, Predicate, one_of, other_than
 
 __all__ = ["is_in_key", "parse_resource_version", "predicate", "shard_of"]
 
@@ -74,8 +73,8 @@ def _in_key(obj: StoredObject) -> Mapping[str, str]:
 
 
 # Labels are read in a microsecond, so they are not cached with the objects that an index or an event only looks at.
-_LABELS = Attributes(StoredObject.read_labels, StoredObject.read_labels)
-_KEY = Attributes(_in_key, _in_key)
+_LABELS = AttributeFamily(StoredObject.read_labels, StoredObject.read_labels)
+_KEY = AttributeFamily(_in_key, _in_key)
 
 
 def shard_of(options: ListOptions) -> ShardSelector | None:
@@ -96,7 +95,7 @@ def predicate(options: ListOptions, read_fields: FieldReader, view: View | None 
     """
     labels, fields, shard = options.labels, options.fields, shard_of(options)
     if labels.empty and fields.empty:
-        return None if shard is None else Predicate(shard.matches, shard, (shard.requirement,))
+        return None if shard is None else Predicate(shard.matches, shard, (shard.lookup,))
     selected = _selected(options, read_fields, view)
     if shard is None:
         return selected
@@ -104,7 +103,7 @@ def predicate(options: ListOptions, read_fields: FieldReader, view: View | None 
     return Predicate(
         lambda obj: matches(obj) and in_shard(obj),
         (selected.identity, shard),
-        (*selected.requirements, shard.requirement),
+        (*selected.lookups, shard.lookup),
     )
 
 
@@ -112,26 +111,26 @@ def _selected(options: ListOptions, read_fields: FieldReader, view: View | None)
     """The label and the field selector, of which at least one is not empty."""
     labels, fields = options.labels, options.fields
     matches = _matcher(labels, fields, read_fields, from_key_only=is_in_key(options))
-    requirements: list[Lookup[StoredObject]] = []
+    lookups: list[Lookup[StoredObject]] = []
     if not labels.empty:
         family = _LABELS if view is None else _viewed(_LABELS, view)
-        requirements += [_of_label(family, one) for one in labels.requirements()]
+        lookups += [_of_label(family, one) for one in labels.requirements()]
     if not fields.empty:
-        family = Attributes(_Fields(read_fields, True), _Fields(read_fields, False))
+        family = AttributeFamily(_Fields(read_fields, True), _Fields(read_fields, False))
         family = family if view is None else _viewed(family, view)
-        requirements += [_of_field(_KEY if one.key in _IN_KEY else family, one) for one in fields.requirements()]
+        lookups += [_of_field(_KEY if one.key in _IN_KEY else family, one) for one in fields.requirements()]
     return Predicate(
         matches if view is None else lambda obj: matches(view(obj)),
         (labels, fields, read_fields, view),
-        tuple(requirements),
+        tuple(lookups),
     )
 
 
-def _viewed(family: Attributes[StoredObject], view: View) -> Attributes[StoredObject]:
-    return Attributes(_Seen(view, family.read), _Seen(view, family.once))
+def _viewed(family: AttributeFamily[StoredObject], view: View) -> AttributeFamily[StoredObject]:
+    return AttributeFamily(_Seen(view, family.read), _Seen(view, family.once))
 
 
-def _of_label(family: Attributes[StoredObject], wanted: Requirement) -> Lookup[StoredObject]:
+def _of_label(family: AttributeFamily[StoredObject], wanted: Requirement) -> Lookup[StoredObject]:
     if wanted.operator == "In":
         return one_of(family, wanted.key, wanted.values)
     if wanted.operator == "NotIn":
@@ -140,7 +139,7 @@ def _of_label(family: Attributes[StoredObject], wanted: Requirement) -> Lookup[S
     return one_of(family, wanted.key, [None]) if wanted.operator == "DoesNotExist" else other_than(family, wanted.key, [None])
 
 
-def _of_field(family: Attributes[StoredObject], wanted: Requirement) -> Lookup[StoredObject]:
+def _of_field(family: AttributeFamily[StoredObject], wanted: Requirement) -> Lookup[StoredObject]:
     # A missing field counts as the empty string.
     values = [*wanted.values, None] if "" in wanted.values else wanted.values
     return (one_of if wanted.operator == "In" else other_than)(family, wanted.key, values)

@@ -21,7 +21,7 @@ from aggserver.meta.golang import quote
 from aggserver.registry import stored
 from aggserver.registry.stored import StoredObject
 from aggserver.storage.interface import Corrupt
-from aggserver.storage.predicate import Attributes, Requirement, Span
+from aggserver.storage.predicate import AttributeFamily, Lookup, Span
 
 __all__ = ["ShardSelector", "ShardSelectorError", "fnv1a"]
 
@@ -60,12 +60,12 @@ class _Range(NamedTuple):
 class ShardSelector:
     """The ranges of a selector. Immutable; `str()` is the form that lists show."""
 
-    __slots__ = ("_text", "requirement")
+    __slots__ = ("_text", "lookup")
 
     def __init__(self, ranges: list[_Range]) -> None:
         self._text = " || ".join(f"shardRange({field}, '{start}', '{end}')" for field, start, end in ranges)
         family = _BY_UID if ranges[0].field == _UID else _BY_NAMESPACE
-        self.requirement: Requirement[StoredObject] = Requirement(family, "", _spans(ranges))
+        self.lookup: Lookup[StoredObject] = Lookup(family, "", _spans(ranges))
 
     @staticmethod
     def parse(text: str) -> ShardSelector:
@@ -74,8 +74,8 @@ class ShardSelector:
 
     def matches(self, obj: StoredObject) -> bool:
         """Whether an object is in the shard. Raises Corrupt."""
-        family = self.requirement.family
-        return self.requirement.met_by(family.number_in(family.read(obj), ""))
+        family = self.lookup.family
+        return self.lookup.met_by(family.number_in(family.read(obj), ""))
 
     def __str__(self) -> str:
         return self._text
@@ -112,7 +112,7 @@ def _namespace(obj: StoredObject) -> Mapping[str, str]:
     return {"": place[0] if place else ""}
 
 
-_BY_UID, _BY_NAMESPACE = Attributes(_uid, _uid, _number), Attributes(_namespace, _namespace, _number)
+_BY_UID, _BY_NAMESPACE = AttributeFamily(_uid, _uid, _number), AttributeFamily(_namespace, _namespace, _number)
 
 
 def _spans(ranges: list[_Range]) -> tuple[Span, ...]:

@@ -203,7 +203,7 @@ class SourceStore(Store):
         if selected is None:
             return Selector(Predicate(visible, visible), converts=True)
         matches = selected.matches
-        both = Predicate(lambda obj: matches(obj) and visible(obj), (selected.identity, visible), selected.requirements)
+        both = Predicate(lambda obj: matches(obj) and visible(obj), (selected.identity, visible), selected.lookups)
         return Selector(both, converts=True)
 
     async def get(self, context: Context, name: str, resource_version: str = "") -> StoredObject:

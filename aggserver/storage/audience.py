@@ -1,8 +1,8 @@
 """Audience: the watches of one prefix, arranged so that an event finds those that may get it. Pure.
 
-Watches with equal selectors are a group, for which an event is matched once. A group is filed under one requirement of its
-selector (`predicate.py`): under the numbers that this names, where they are looked up for the event's object, or under the
-requirement itself, which is tried once for all groups that have it. So a write costs nothing for watches that it can't match.
+Watches with equal selectors are a group, for which an event is matched once. A group is filed under one condition of its selector
+that can be looked up (`predicate.py`): under the numbers that the condition names, or, if they are too many, under the condition
+itself, which is tried once for all groups that have it. So a write costs nothing for watches that it can't match.
 Source: k8s.io/apiserver pkg/storage/cacher/cacher.go (indexedWatchers), v0.36.3, which files watches by namespace and name only.
 """
 
@@ -13,21 +13,21 @@ from typing import Generic, Protocol, TypeVar
 
 from aggserver.storage.changes import Cached
 from aggserver.storage.interface import Corrupt
-from aggserver.storage.predicate import ABSENT, Attributes, Predicate, Requirement
+from aggserver.storage.predicate import ABSENT, AttributeFamily, Lookup, Predicate
 
-__all__ = ["Audience", "Group", "Selective"]
+__all__ = ["Audience", "Group", "HasPredicate"]
 
 T = TypeVar("T", bound=Cached)
 
 
-class Selective(Protocol[T]):
+class HasPredicate(Protocol[T]):
     """What is known of a watch here."""
 
     @property
     def predicate(self) -> Predicate[T] | None: ...
 
 
-W = TypeVar("W", bound=Selective)  # type: ignore[type-arg]
+W = TypeVar("W", bound=HasPredicate)  # type: ignore[type-arg]
 
 
 class Group(Generic[T, W]):
@@ -40,17 +40,17 @@ class Group(Generic[T, W]):
         self.watches: dict[W, None] = {}
 
 
-class _Family(Generic[T, W]):
+class _Filed(Generic[T, W]):
     """The groups that are filed by the attributes of one family. None of the mappings has an empty one."""
 
-    __slots__ = ("by_absence", "by_number", "by_requirement", "groups")
+    __slots__ = ("by_absence", "by_lookup", "by_number", "groups")
 
     def __init__(self) -> None:
         self.groups: dict[Group[T, W], None] = {}
         # By the name of the attribute, and its number. by_absence: those that want none, by name.
         self.by_number: dict[str, dict[int, dict[Group[T, W], None]]] = {}
         self.by_absence: dict[str, dict[Group[T, W], None]] = {}
-        self.by_requirement: dict[Requirement[T], dict[Group[T, W], None]] = {}
+        self.by_lookup: dict[Lookup[T], dict[Group[T, W], None]] = {}
 
 
 class Audience(Generic[T, W]):
@@ -60,8 +60,8 @@ class Audience(Generic[T, W]):
 
     def __init__(self) -> None:
         self._groups: dict[Hashable, Group[T, W]] = {}
-        self._anywhere: dict[Group[T, W], None] = {}  # those that have no requirement
-        self._families: dict[Attributes[T], _Family[T, W]] = {}
+        self._anywhere: dict[Group[T, W], None] = {}  # those that have nothing to look up
+        self._families: dict[AttributeFamily[T], _Filed[T, W]] = {}
 
     def __len__(self) -> int:
         return sum(len(group.watches) for group in self._groups.values())
@@ -91,44 +91,42 @@ class Audience(Generic[T, W]):
             self._unfile(group)
 
     def _file(self, group: Group[T, W]) -> None:
-        requirement = _filed_under(group.predicate)
-        if requirement is None:
+        lookup = _filed_under(group.predicate)
+        if lookup is None:
             self._anywhere[group] = None
             return
-        family = self._families.setdefault(requirement.family, _Family())
+        family = self._families.setdefault(lookup.family, _Filed())
         family.groups[group] = None
-        numbers = requirement.numbers
+        numbers = lookup.numbers
         if numbers is None:
-            family.by_requirement.setdefault(requirement, {})[group] = None
+            family.by_lookup.setdefault(lookup, {})[group] = None
             return
         for number in numbers:
             if number == ABSENT:
-                family.by_absence.setdefault(requirement.name, {})[group] = None
-            else:
-                family.by_number.setdefault(requirement.name, {}).setdefault(number, {})[group] = None
+                family.by_absence.setdefault(lookup.name, {})[group] = None
+            family.by_number.setdefault(lookup.name, {}).setdefault(number, {})[group] = None
 
     def _unfile(self, group: Group[T, W]) -> None:
-        requirement = _filed_under(group.predicate)
-        if requirement is None:
+        lookup = _filed_under(group.predicate)
+        if lookup is None:
             del self._anywhere[group]
             return
-        family = self._families[requirement.family]
+        family = self._families[lookup.family]
         del family.groups[group]
         if not family.groups:
-            del self._families[requirement.family]
+            del self._families[lookup.family]
             return
-        numbers = requirement.numbers
+        numbers = lookup.numbers
         if numbers is None:
-            _remove(family.by_requirement, requirement, group)
+            _remove(family.by_lookup, lookup, group)
             return
         for number in numbers:
             if number == ABSENT:
-                _remove(family.by_absence, requirement.name, group)
-                continue
-            values = family.by_number[requirement.name]
+                _remove(family.by_absence, lookup.name, group)
+            values = family.by_number[lookup.name]
             _remove(values, number, group)
             if not values:
-                del family.by_number[requirement.name]
+                del family.by_number[lookup.name]
 
     def groups_for(self, objects: Iterable[T]) -> Iterable[Group[T, W]]:
         """The groups that may get an event. objects: the event's object before and after the change."""
@@ -146,7 +144,7 @@ class Audience(Generic[T, W]):
         return list(found)
 
 
-def _look_up(key: Attributes[T], family: _Family[T, W], values: Mapping[str, str], found: dict[Group[T, W], None]) -> None:
+def _look_up(key: AttributeFamily[T], family: _Filed[T, W], values: Mapping[str, str], found: dict[Group[T, W], None]) -> None:
     """Add the groups that may match an object with these attributes."""
     by_number = family.by_number
     # The fewer of both are gone through: a selector may name many attributes, and an object may have many.
@@ -155,24 +153,24 @@ def _look_up(key: Attributes[T], family: _Family[T, W], values: Mapping[str, str
     for name, groups in family.by_absence.items():
         if name not in values:
             found |= groups
-    for requirement, groups in family.by_requirement.items():
-        if requirement.met_by(key.number_in(values, requirement.name)):
+    for lookup, groups in family.by_lookup.items():
+        if lookup.met_by(key.number_in(values, lookup.name)):
             found |= groups
 
 
 _NONE: Mapping[Group, None] = {}  # type: ignore[type-arg]
 
 
-def _filed_under(predicate: Predicate[T] | None) -> Requirement[T] | None:
-    """The requirement with the fewest numbers; None if there is no requirement."""
-    if predicate is None or not predicate.requirements:
+def _filed_under(predicate: Predicate[T] | None) -> Lookup[T] | None:
+    """The condition that the fewest numbers meet; None if there is none."""
+    if predicate is None or not predicate.lookups:
         return None
-    return min(predicate.requirements, key=_breadth)
+    return min(predicate.lookups, key=_breadth)
 
 
-def _breadth(requirement: Requirement[T]) -> int:
-    """How many numbers meet it."""
-    return sum(end - first for first, end in requirement.spans)
+def _breadth(lookup: Lookup[T]) -> int:
+    """How many numbers meet a condition."""
+    return sum(end - first for first, end in lookup.spans)
 
 
 K = TypeVar("K", bound=Hashable)

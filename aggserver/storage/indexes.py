@@ -21,7 +21,7 @@ from aggserver.storage.fair_turns import FairTurns
 from aggserver.storage.interface import Corrupt
 from aggserver.storage.ordered import Ordered
 from aggserver.storage.postings import Piece, Postings
-from aggserver.storage.predicate import Attributes, Predicate, Requirement
+from aggserver.storage.predicate import AttributeFamily, Lookup, Predicate
 
 __all__ = ["AT_ONCE", "FEW", "SLICE_SECONDS", "Found", "Indexes"]
 
@@ -29,7 +29,7 @@ SMALLEST = 500  # objects for which an index is worth its memory; fewer are look
 MOST = 32  # indexes of a resource: each costs 20 bytes an object, and a fraction of a microsecond a write
 FOR_ONE = 4  # indexes for one selector, of which the best is used
 IDLE = 600.0  # seconds after which an index that nobody has used is dropped
-# Values that are looked up for a requirement. For more, every object is looked at, however many values there are.
+# Values that are looked up for one condition. For more, every object is looked at, however many values there are.
 MOST_VALUES = 1000
 FEW = 20  # candidates that are looked up in any case, and in one go
 AT_ONCE = 500  # candidates that are looked at without letting other requests run
@@ -94,7 +94,7 @@ class _Index(Generic[T]):
 
     __slots__ = ("building", "family", "name", "postings", "unreadable", "until", "used")
 
-    def __init__(self, family: Attributes[T], name: str, used: float) -> None:
+    def __init__(self, family: AttributeFamily[T], name: str, used: float) -> None:
         self.family = family
         self.name = name
         self.used = used
@@ -103,17 +103,17 @@ class _Index(Generic[T]):
         self.building: asyncio.Task[None] | None = None
         self.until: str | None = ""
 
-    def pieces(self, requirement: Requirement[T], start: str, end: str) -> list[Piece]:
-        """Where the keys are that meet a requirement."""
-        return [piece for span in requirement.spans for piece in self.postings.pieces(span, start, end)]
+    def pieces(self, lookup: Lookup[T], start: str, end: str) -> list[Piece]:
+        """Where the keys are that meet a condition."""
+        return [piece for span in lookup.spans for piece in self.postings.pieces(span, start, end)]
 
-    def found(self, requirement: Requirement[T], pieces: Sequence[Piece], start: str, end: str) -> Found:
+    def found(self, lookup: Lookup[T], pieces: Sequence[Piece], start: str, end: str) -> Found:
         runs = [self.postings.keys(piece) for piece in pieces]
-        if not requirement.is_one_number:
+        if not lookup.is_one_number:
             runs = [[key for key in run if start <= key < end] for run in runs]
         if self.unreadable:
             runs.append([key for key in self.unreadable if start <= key < end])
-        return Found(runs, sum(map(len, runs)), is_sorted=requirement.is_one_number and not self.unreadable)
+        return Found(runs, sum(map(len, runs)), is_sorted=lookup.is_one_number and not self.unreadable)
 
     def replace(self, key: str, old: _Values, new: _Values) -> bool:
         """Follow a write. False if the index can't be right: the object was read otherwise before."""
@@ -140,7 +140,7 @@ class Indexes(Generic[T]):
         self._objects = objects
         self._turns = turns
         self._clock = clock
-        self._families: dict[Attributes[T], dict[str, _Index[T]]] = {}
+        self._families: dict[AttributeFamily[T], dict[str, _Index[T]]] = {}
         self._next_look = 0.0  # the time to look for unused ones
 
     def all(self) -> list[_Index[T]]:
@@ -154,18 +154,18 @@ class Indexes(Generic[T]):
         Concurrent callers share the work. user: whose turns are taken for it.
         """
         now = self._clock()
-        for requirement in predicate.requirements[:FOR_ONE]:
-            index = self._families.get(requirement.family, _NONE).get(requirement.name)
+        for lookup in predicate.lookups[:FOR_ONE]:
+            index = self._families.get(lookup.family, _NONE).get(lookup.name)
             if index is None or index.until is not None:
                 await self._build_for(predicate, user, now)
                 return
             index.used = now
 
     async def _build_for(self, predicate: Predicate[T], user: str, now: float) -> None:
-        requirements = [one for one in predicate.requirements if len(one.spans) <= MOST_VALUES][:FOR_ONE]
-        if not requirements or len(self._objects) < SMALLEST:
+        lookups = [one for one in predicate.lookups if len(one.spans) <= MOST_VALUES][:FOR_ONE]
+        if not lookups or len(self._objects) < SMALLEST:
             return
-        wanted = [self._index(one, now) for one in requirements]
+        wanted = [self._index(one, now) for one in lookups]
         missing = [index for index in wanted if index.until is not None and index.building is None]
         if missing:
             task = asyncio.create_task(self._build(missing, user))
@@ -179,11 +179,11 @@ class Indexes(Generic[T]):
             await asyncio.wait(building)
             await self._turns.turn(user)  # all who waited go on now
 
-    def _index(self, requirement: Requirement[T], now: float) -> _Index[T]:
-        family = self._families.setdefault(requirement.family, {})
-        if requirement.name not in family:
-            family[requirement.name] = _Index(requirement.family, requirement.name, now)
-        index = family[requirement.name]
+    def _index(self, lookup: Lookup[T], now: float) -> _Index[T]:
+        family = self._families.setdefault(lookup.family, {})
+        if lookup.name not in family:
+            family[lookup.name] = _Index(lookup.family, lookup.name, now)
+        index = family[lookup.name]
         index.used = now
         return index
 
@@ -197,7 +197,7 @@ class Indexes(Generic[T]):
 
     def _build_on(self, building: Sequence[_Index[T]], start: str) -> str | None:
         """Add objects from the key `start` on, for a millisecond. Returns where to go on, None at the end."""
-        families: dict[Attributes[T], list[_Index[T]]] = {}
+        families: dict[AttributeFamily[T], list[_Index[T]]] = {}
         for index in building:
             families.setdefault(index.family, []).append(index)
         found: dict[_Index[T], dict[int, list[str]]] = {index: {} for index in building}
@@ -272,31 +272,31 @@ class Indexes(Generic[T]):
 
     def find(self, predicate: Predicate[T], start: str, end: str) -> Found | None:
         """The keys with start <= key < end whose objects may match; None if every object there must be looked at."""
-        best: tuple[int, _Index[T], Requirement[T], Sequence[Piece]] | None = None
-        for requirement in predicate.requirements:
-            index = self._families.get(requirement.family, _NONE).get(requirement.name)
-            if index is None or index.until is not None or len(requirement.spans) > MOST_VALUES:
+        best: tuple[int, _Index[T], Lookup[T], Sequence[Piece]] | None = None
+        for lookup in predicate.lookups:
+            index = self._families.get(lookup.family, _NONE).get(lookup.name)
+            if index is None or index.until is not None or len(lookup.spans) > MOST_VALUES:
                 continue
-            pieces = index.pieces(requirement, start, end)
+            pieces = index.pieces(lookup, start, end)
             count = sum([last - first for _, first, last in pieces]) + len(index.unreadable)
             if best is None or count < best[0]:
-                best = count, index, requirement, pieces
+                best = count, index, lookup, pieces
         if best is None:
             return None
-        count, index, requirement, pieces = best
+        count, index, lookup, pieces = best
         if count > FEW:
             first, last = self._objects.span(start, end)
             # To look at all of them is faster than to look up half of them.
             if 2 * count > last - first:
                 return None
-        return index.found(requirement, pieces, start, end)
+        return index.found(lookup, pieces, start, end)
 
 
 def _used(index: _Index[T]) -> float:
     return index.used
 
 
-def _read(family: Attributes[T], obj: T | None) -> _Values:
+def _read(family: AttributeFamily[T], obj: T | None) -> _Values:
     if obj is None:
         return None
     try:

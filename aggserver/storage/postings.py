@@ -1,4 +1,4 @@
-"""Postings: keys sorted by a number and then by key, in about 20 bytes for each.
+"""Postings: keys sorted by a number and then by key, in about 20 bytes for each. Pure.
 
 Numbers and keys are in separate arrays, which are divided into parts of limited size, as in `ordered.py`. The keys are the
 strings of the watch cache itself. So an index takes the same memory whether all objects have one value or each has its own.

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-__all__ = ["ABSENT", "Attributes", "Predicate", "Requirement", "Span", "one_of", "other_than"]
+__all__ = ["ABSENT", "AttributeFamily", "Lookup", "Predicate", "Span", "one_of", "other_than"]
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ _LEAST, _END = -(1 << 63), 1 << 63
 ABSENT = -1
 
 
-class Attributes(NamedTuple, Generic[T]):
+class AttributeFamily(NamedTuple, Generic[T]):
     """A family of attributes. Two families are the same if their functions are equal.
 
     read: the attributes of an object, by name; may cache them with the object. Raises Corrupt if the object can't be read.
@@ -42,13 +42,13 @@ class Attributes(NamedTuple, Generic[T]):
         return ABSENT if value is None else self.number(value)
 
 
-class Requirement(NamedTuple, Generic[T]):
+class Lookup(NamedTuple, Generic[T]):
     """A condition that every object of a selection meets: the number of an attribute is in one of `spans`.
 
     These are sorted, and have gaps between them.
     """
 
-    family: Attributes[T]
+    family: AttributeFamily[T]
     name: str
     spans: tuple[Span, ...]
 
@@ -72,16 +72,16 @@ def _first(span: Span) -> int:
     return span[0]
 
 
-def one_of(family: Attributes[T], name: str, values: Sequence[str | None]) -> Requirement[T]:
+def one_of(family: AttributeFamily[T], name: str, values: Sequence[str | None]) -> Lookup[T]:
     """The value is one of these; None stands for none."""
     if len(values) == 1 and (value := values[0]) is not None:  # nearly always
         number = family.number(value)
-        return Requirement(family, name, ((number, number + 1),))
+        return Lookup(family, name, ((number, number + 1),))
     numbers = sorted({ABSENT if value is None else family.number(value) for value in values})
-    return Requirement(family, name, tuple((number, number + 1) for number in numbers))
+    return Lookup(family, name, tuple((number, number + 1) for number in numbers))
 
 
-def other_than(family: Attributes[T], name: str, values: Sequence[str | None]) -> Requirement[T]:
+def other_than(family: AttributeFamily[T], name: str, values: Sequence[str | None]) -> Lookup[T]:
     """The value is none of these; None stands for none."""
     spans = []
     begin = _LEAST
@@ -91,16 +91,16 @@ def other_than(family: Attributes[T], name: str, values: Sequence[str | None]) -
         begin = end
     if begin < _END:
         spans.append((begin, _END))
-    return Requirement(family, name, tuple(spans))
+    return Lookup(family, name, tuple(spans))
 
 
 class Predicate(NamedTuple, Generic[T]):
     """Which objects are selected. `matches` may raise Corrupt.
 
-    identity: predicates with equal ones match the same objects. requirements: conditions that all these objects meet; there may
+    identity: predicates with equal ones match the same objects. lookups: conditions that all these objects meet; there may
     be more conditions, which only `matches` knows.
     """
 
     matches: Callable[[T], bool]
     identity: Hashable
-    requirements: tuple[Requirement[T], ...] = ()
+    lookups: tuple[Lookup[T], ...] = ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from aggserver.storage.interface import Corrupt
-from aggserver.storage.predicate import Attributes, Predicate, Requirement, one_of, other_than
+from aggserver.storage.predicate import AttributeFamily, Lookup, Predicate, one_of, other_than
 from tests.storage.caching import Thing
 
 __all__ = ["COLLIDING", "FAMILY", "Condition", "having", "lacking", "of", "read", "selecting"]
@@ -20,9 +20,9 @@ def read(thing: Thing) -> Mapping[str, str]:
     return dict(part.split("=") for part in thing.value.split(",") if "=" in part)
 
 
-FAMILY = Attributes(read, read)
+FAMILY = AttributeFamily(read, read)
 # All values have one of three numbers, so that most candidates do not match. For conditions that ask for values only.
-COLLIDING = Attributes(read, read, lambda value: len(value) % 3)
+COLLIDING = AttributeFamily(read, read, lambda value: len(value) % 3)
 
 Condition = tuple[str, bool, Sequence[str | None]]  # the name, whether the value must be one of these
 
@@ -35,13 +35,13 @@ def lacking(name: str, *values: str | None) -> Condition:
     return name, False, values
 
 
-def of(condition: Condition, family: Attributes[Thing] = FAMILY) -> Requirement[Thing]:
+def of(condition: Condition, family: AttributeFamily[Thing] = FAMILY) -> Lookup[Thing]:
     name, wanted, values = condition
     return (one_of if wanted else other_than)(family, name, values)
 
 
 def selecting(
-    *conditions: Condition, family: Attributes[Thing] = FAMILY, tried: Callable[[Thing], None] = lambda thing: None
+    *conditions: Condition, family: AttributeFamily[Thing] = FAMILY, tried: Callable[[Thing], None] = lambda thing: None
 ) -> Predicate[Thing]:
     """All conditions hold. tried: called with each object that is matched."""
 

@@ -13,7 +13,7 @@ import pytest
 from aggserver.storage import indexes
 from aggserver.storage.changes import WatchEvent
 from aggserver.storage.interface import Corrupt
-from aggserver.storage.predicate import Attributes, Predicate, one_of
+from aggserver.storage.predicate import AttributeFamily, Predicate, one_of
 from tests.storage.caching import PREFIX, Thing, World, silent, take
 from tests.storage.labelled import FAMILY, having, lacking, read, selecting
 
@@ -96,7 +96,7 @@ class Counted:
 
     def __init__(self) -> None:
         self.count = 0
-        self.family = Attributes(read, self.once)
+        self.family = AttributeFamily(read, self.once)
 
     def once(self, thing: Thing) -> Mapping[str, str]:
         self.count += 1
@@ -125,7 +125,7 @@ async def test_the_event_loop_goes_on_while_an_index_is_built(filled: World, mon
         read_in.append(iterations)
         return read(thing)
 
-    predicate = selecting(having("group", "g7"), family=Attributes(read, once))
+    predicate = selecting(having("group", "g7"), family=AttributeFamily(read, once))
     listing = asyncio.create_task(filled.cacher.select(PREFIX, predicate))
     while not listing.done():
         iterations += 1
@@ -148,7 +148,7 @@ async def test_a_reader_that_fails_leaves_no_index(filled: World) -> None:
     def broken(thing: Thing) -> Mapping[str, str]:
         raise RuntimeError
 
-    predicate = selecting(having("group", "g7"), family=Attributes(read, broken))
+    predicate = selecting(having("group", "g7"), family=AttributeFamily(read, broken))
     assert len((await filled.cacher.select(PREFIX, predicate)).items) == 10
     assert filled.cacher._indexes.all() == []
 
@@ -176,7 +176,7 @@ async def test_an_index_that_can_not_be_right_is_dropped(filled: World) -> None:
     def changing(thing: Thing) -> Mapping[str, str]:
         return {**read(thing), **now}
 
-    predicate = selecting(having("group", "g7"), family=Attributes(changing, changing))
+    predicate = selecting(having("group", "g7"), family=AttributeFamily(changing, changing))
     await filled.cacher.select(PREFIX, predicate)
     (index,) = filled.cacher._indexes.all()
     now["group"] = "g8"
