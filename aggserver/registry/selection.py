@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from aggserver.meta import errors, field
 from aggserver.meta.field import Path
 from aggserver.meta.golang import parse_uint
 from aggserver.meta.selectors import FieldSelector, LabelSelector, Requirement
 from aggserver.registry.rest import ListOptions
-from aggserver.registry.sharding import ShardSelector, ShardSelectorError
 from aggserver.registry.stored import FieldReader, StoredObject
 from aggserver.storage.predicate import AttributeFamily, Lookup, Predicate, one_of, other_than
+
+if TYPE_CHECKING:
+    from aggserver.registry.sharding import ShardSelector
 
 __all__ = ["is_in_key", "parse_resource_version", "predicate", "shard_of"]
 
@@ -81,6 +84,9 @@ def shard_of(options: ListOptions) -> ShardSelector | None:
     """The shard that is asked for, None for all. Raises StatusError: upstream answers 500, without a reason."""
     if not options.shard_selector:
         return None
+    # Imported at the first shard, since it imports CEL, which a server may never need.
+    from aggserver.registry.sharding import ShardSelector, ShardSelectorError
+
     try:
         return ShardSelector.parse(options.shard_selector)
     except ShardSelectorError as error:
