@@ -11,7 +11,6 @@ Source: kube-apiserver's layout in etcd, with sorted keys, also begins with apiV
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -134,10 +133,12 @@ class StoredObject:
         labels = raw.find(b'"', version + len(_VERSION)) + 1
         if version > 0 and raw.startswith(_LABELS, labels):
             begin, end = labels + len(_LABELS) - 1, raw.find(b"}", labels) + 1
-            with contextlib.suppress(ValueError):  # a value may have a brace
+            try:
                 own: Mapping[str, str] = codec.decode_stored(raw[begin:end])
-                if raw.count(b'":"', begin, end) == len(own):  # all values are strings
-                    return own
+            except ValueError:
+                own = {}  # a value has a brace
+            if own and raw.count(b'":"', begin, end) == len(own):  # all values are strings
+                return own
         elif b'"labels":{' not in raw:
             return {}
         # The object was written by another server, or these labels are not the object's own.

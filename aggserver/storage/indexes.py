@@ -33,9 +33,9 @@ IDLE = 600.0  # seconds after which an index that nobody has used is dropped
 MOST_VALUES = 1000
 FEW = 20  # candidates that are looked up in any case, and in one go
 AT_ONCE = 500  # candidates that are looked at without letting other requests run
-LOOK_BUILDING = 1000  # objects read for an index before other requests run; SLICE_SECONDS ends it earlier if they must be decoded
+LOOK_BUILDING = 1000  # objects read for an index before other requests run; fewer where a slice takes longer
 SLICE_SECONDS = 0.001
-CLOCK_EVERY = 16  # objects between two looks at the clock
+CLOCK_EVERY = 200  # objects between two looks at the clock: a turn of the event loop costs as much as reading a hundred
 
 T = TypeVar("T", bound=Cached)
 
