@@ -60,6 +60,7 @@ READ = [
     "python -m benchmarks.operators",
     "python -m benchmarks.replicas",
     "python -m benchmarks.testing",
+    "python -m benchmarks.selectors",
     "python -m benchmarks.wardle",
     "python -m benchmarks.watchers",
     "python -m benchmarks --write-docs",

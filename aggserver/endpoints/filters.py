@@ -29,6 +29,7 @@ from aggserver.authentication.user import ANONYMOUS
 from aggserver.authorization.delegating import HEALTH_PATHS, Authorizer
 from aggserver.endpoints import access, compression, negotiation, request_log, websocket
 from aggserver.endpoints import request_info as info_module
+from aggserver.endpoints.crowd import Crowd
 from aggserver.endpoints.deadlines import Deadlines
 from aggserver.endpoints.impersonation import impersonate
 from aggserver.endpoints.negotiation import MediaType
@@ -120,12 +121,15 @@ def application(handler: Handler, chained: Mapping[str, Filter], observer: Obser
     for wrap in reversed(list(chained.values())):
         handler = wrap(handler)
     turns = Turns()
+    crowd = Crowd()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         clock = asyncio.get_running_loop().time
         started = clock()
+        if b"watch=" in scope["query_string"]:
+            await crowd.wait()
         request = Request(scope, receive)
         if request_log.is_on():
             send = request_log.logging_sender(request, send, clock, started)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -36,6 +37,9 @@ class Requirement(NamedTuple):
     operator: str
     values: tuple[str, ...]
 
+
+# Selectors that are kept once they are parsed, and the most characters of such a one: 4 MB at most.
+_KNOWN, _SHORT = 1000, 300
 
 _Matcher = Callable[[Mapping[str, str]], bool]
 
@@ -92,10 +96,10 @@ class LabelSelector:
         # (labels) -> bool.
         self.matches: _Matcher = _conjunction([_label_matcher(term.requirement()) for term in self._terms])
 
-    @classmethod
-    def parse(cls, text: str) -> LabelSelector:
+    @staticmethod
+    def parse(text: str) -> LabelSelector:
         """Parse a label selector; '' selects everything. Raises SelectorError."""
-        return cls(_Parser(text).parse())
+        return _known_labels(text) if len(text) <= _SHORT else LabelSelector(_Parser(text).parse())
 
     @classmethod
     def from_object(cls, selector: Mapping[str, Any]) -> LabelSelector:
@@ -328,18 +332,10 @@ class FieldSelector:
         # (fields) -> bool.
         self.matches: _Matcher = _conjunction([_field_matcher(*term) for term in self._terms])
 
-    @classmethod
-    def parse(cls, text: str) -> FieldSelector:
+    @staticmethod
+    def parse(text: str) -> FieldSelector:
         """Parse a field selector; '' selects everything. Raises SelectorError."""
-        terms = []
-        for term in sorted(_split_terms(text)):
-            match = _OPERATOR.search(term)
-            if match is None:
-                raise SelectorError(f"invalid selector: '{text}'; can't understand '{term}'")
-            name, value = term[: match.start()], _unescape(term[match.end() :])
-            if name or value:
-                terms.append((name, match.group() != "!=", value))
-        return cls(terms)
+        return _known_fields(text) if len(text) <= _SHORT else FieldSelector(_field_terms(text))
 
     def fields(self) -> list[str]:
         """The fields it uses, in order; the caller checks that they are selectable."""
@@ -365,6 +361,31 @@ def _field_matcher(name: str, equal: bool, value: str) -> _Matcher:
     if equal:
         return lambda fields: fields.get(name, "") == value
     return lambda fields: fields.get(name, "") != value
+
+
+def _field_terms(text: str) -> list[tuple[str, bool, str]]:
+    terms = []
+    for term in sorted(_split_terms(text)):
+        match = _OPERATOR.search(term)
+        if match is None:
+            raise SelectorError(f"invalid selector: '{text}'; can't understand '{term}'")
+        name, value = term[: match.start()], _unescape(term[match.end() :])
+        if name or value:
+            terms.append((name, match.group() != "!=", value))
+    return terms
+
+
+# Clients ask for the same few selectors again and again.
+
+
+@lru_cache(_KNOWN)
+def _known_labels(text: str) -> LabelSelector:
+    return LabelSelector(_Parser(text).parse())
+
+
+@lru_cache(_KNOWN)
+def _known_fields(text: str) -> FieldSelector:
+    return FieldSelector(_field_terms(text))
 
 
 def _split_terms(text: str) -> list[str]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -20,7 +21,7 @@ from aggserver.registry import stored
 from aggserver.registry.conversions import BATCH_OBJECTS
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import Context, ListOptions, ListResult
-from aggserver.registry.selection import is_in_key, parse_resource_version, predicate
+from aggserver.registry.selection import is_in_key, parse_resource_version, predicate, shard_of
 from aggserver.registry.storage_errors import reading, too_old
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Strategy
@@ -31,6 +32,7 @@ from aggserver.scheme import object_meta
 from aggserver.storage import keys
 from aggserver.storage.cacher import Cacher, ListPage
 from aggserver.storage.interface import Compacted, Corrupt, CorruptList
+from aggserver.storage.predicate import Predicate
 
 __all__ = ["Reader"]
 
@@ -49,33 +51,40 @@ _FRESH_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """matches: whether an object is selected, None for all. is_late: whether its argument must be converted to this version.
+    """predicate: which objects are selected, None for all. is_late: whether its argument must be converted to this version.
 
     converts: whether it converts its argument by itself, and raises the errors of that.
     """
 
-    matches: Callable[[StoredObject], bool] | None
+    predicate: Predicate[StoredObject] | None
     is_late: bool = False
     converts: bool = False
 
     @property
-    def in_cache(self) -> Callable[[StoredObject], bool] | None:
+    def in_cache(self) -> Predicate[StoredObject] | None:
         """The predicate for the watch cache, None if it can't select. Errors become Corrupt, which ends the watch."""
-        matches = self.matches
-        if matches is None or self.is_late:
+        if self.predicate is None or self.is_late:
             return None
         if not self.converts:
-            return matches  # all that it raises is Corrupt
+            return self.predicate  # all that it raises is Corrupt
+        matches = self.predicate.matches
 
         def checked(obj: StoredObject) -> bool:
-            try:
+            with _as_corrupt(obj):
                 return matches(obj)
-            except Unreadable as unreadable:
-                raise unreadable.error from None
-            except errors.StatusError as error:
-                raise Corrupt(obj.key, obj.revision, error.message) from None
 
-        return checked
+        return self.predicate._replace(matches=checked)
+
+
+@contextlib.contextmanager
+def _as_corrupt(obj: StoredObject) -> Iterator[None]:
+    """What makes a view of an object raises Corrupt."""
+    try:
+        yield
+    except Unreadable as unreadable:
+        raise unreadable.error from None
+    except errors.StatusError as error:
+        raise Corrupt(obj.key, obj.revision, error.message) from None
 
 
 def _limit(options: ListOptions) -> int:
@@ -171,24 +180,24 @@ class Reader:
         # If the definition has changed during the list, the objects may be as before the change. Then the list gets the revision
         # of the change, from which no watch can resume, so that clients list again.
         revision = min(page.revision, self._cacher.broken_off) if self._resource.is_over else page.revision
-        return ListResult(views, str(revision), token, page.remaining)
+        return ListResult(views, str(revision), token, page.remaining, str(shard_of(options) or ""))
 
     def _token(self, page: ListPage[StoredObject], prefix: str) -> str:
         moved = self._resource.objects_since() > 0
         return keys.encode_continue(page.next_start[len(prefix) :], page.revision, moved=moved)
 
     async def _page(self, context: Context, prefix: str, options: ListOptions, selector: Selector) -> ListPage[StoredObject]:
-        if selector.is_late and selector.matches is not None:
+        if selector.is_late and selector.predicate is not None:
             # All objects from the start of the page, because those that match are only known once they are converted.
             page = await self._stored_page(context, prefix, options, None, 0)
-            return await self._selected(page, selector.matches, _limit(options))
-        return await self._stored_page(context, prefix, options, selector.matches, _limit(options))
+            return await self._selected(page, selector.predicate.matches, _limit(options))
+        return await self._stored_page(context, prefix, options, selector.predicate, _limit(options))
 
     async def _stored_page(
-        self, context: Context, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None, limit: int
+        self, context: Context, prefix: str, options: ListOptions, predicate: Predicate[StoredObject] | None, limit: int
     ) -> ListPage[StoredObject]:
         page = self._continued if options.continue_token else self._first_page
-        return await page(context, prefix, options, matches, limit)
+        return await page(context, prefix, options, predicate, limit)
 
     async def _selected(
         self, page: ListPage[StoredObject], matches: Callable[[StoredObject], bool], limit: int
@@ -211,14 +220,22 @@ class Reader:
         Fields are those of the requested version; so are labels, except in requests for metadata alone.
         """
         read_fields = self._resource.read_fields
-        matches = predicate(options, read_fields)
         converter = self._resource.converter
         labels_differ = converter.changes_metadata and not options.labels.empty and not context.metadata_only
-        if matches is None or (is_in_key(options) and not labels_differ):
-            return Selector(matches)
+        if is_in_key(options) and not labels_differ:
+            return Selector(predicate(options, read_fields))
         if not isinstance(converter, ComputedConverter):
-            return Selector(matches, is_late=True)
-        return Selector(lambda obj: matches(self._views.computed(obj)), converts=True)
+            return Selector(predicate(options, read_fields), is_late=True)
+        shown, plain = predicate(options, read_fields, self._computed), predicate(options, read_fields)
+        if shown is None or plain is None:
+            return Selector(None)
+        matches, computed = plain.matches, self._views.computed
+        return Selector(shown._replace(matches=lambda obj: matches(computed(obj))), converts=True)
+
+    def _computed(self, obj: StoredObject) -> StoredObject:
+        """The object in this version, for an index. Raises Corrupt."""
+        with _as_corrupt(obj):
+            return self._views.computed(obj)
 
     async def _readable(self, context: Context, prefix: str) -> ListResult:
         """A list of all objects that can be read."""
@@ -232,22 +249,22 @@ class Reader:
         return self._corrupt.known(self._resource.prefix)
 
     async def _first_page(
-        self, context: Context, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None, limit: int
+        self, context: Context, prefix: str, options: ListOptions, predicate: Predicate[StoredObject] | None, limit: int
     ) -> ListPage[StoredObject]:
         wanted = parse_resource_version(options.resource_version, listing=True)
         match = options.resource_version_match
         if wanted > 0 and (match == "Exact" or (options.limit > 0 and not match)):
             with reading():
-                return await self._list_at(context, wanted, prefix, "", limit, matches)
+                return await self._list_at(context, wanted, prefix, "", limit, predicate)
         await self.catch_up(options.resource_version)
         if name := self._single(prefix, options):
             obj = self._views.cached(prefix + name)
-            found = [obj] if obj is not None and (matches is None or matches(obj)) else []
+            found = [obj] if obj is not None and (predicate is None or predicate.matches(obj)) else []
             return ListPage(found, self._cacher.revision)
-        return await self._cacher.select(prefix, matches, limit=limit, user=context.user.name)
+        return await self._cacher.select(prefix, predicate, limit=limit, user=context.user.name)
 
     async def _continued(
-        self, context: Context, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None, limit: int
+        self, context: Context, prefix: str, options: ListOptions, predicate: Predicate[StoredObject] | None, limit: int
     ) -> ListPage[StoredObject]:
         try:
             start, revision = keys.decode_continue(options.continue_token, prefix)
@@ -257,13 +274,13 @@ class Reader:
             raise errors.bad_request("specifying resource version is not allowed when using continue")
         if revision < 0:  # the token of an expired list: the client accepts an inconsistent remainder
             await self.catch_up("")
-            return await self._cacher.select(prefix, matches, start=start, limit=limit, user=context.user.name)
+            return await self._cacher.select(prefix, predicate, start=start, limit=limit, user=context.user.name)
 
         def inconsistent(_: Compacted) -> errors.StatusError:
             return errors.expired(_CONTINUE_EXPIRED, keys.encode_continue(start[len(prefix) :], -1))
 
         with reading(inconsistent):
-            return await self._list_at(context, revision, prefix, start, limit, matches)
+            return await self._list_at(context, revision, prefix, start, limit, predicate)
 
     async def _list_at(
         self,
@@ -272,12 +289,12 @@ class Reader:
         prefix: str,
         start: str,
         limit: int,
-        matches: Callable[[StoredObject], bool] | None,
+        predicate: Predicate[StoredObject] | None,
     ) -> ListPage[StoredObject]:
         await self._cacher.ready()
         self._resource.check_listable(revision)
         user = context.user.name
-        return await self._cacher.list_at(revision, prefix, start=start, limit=limit, matches=matches, user=user)
+        return await self._cacher.list_at(revision, prefix, start=start, limit=limit, predicate=predicate, user=user)
 
     async def count(self, context: Context) -> int:
         """The number of objects, counted by the storage, so that the cache isn't loaded."""
@@ -303,7 +320,7 @@ class Reader:
                 watcher = await self._cacher.watch(
                     self._watched_prefix(context, options),
                     after=after,
-                    matches=selector.in_cache,
+                    predicate=selector.in_cache,
                     initial=initial,
                     initial_end=options.send_initial_events is True and options.allow_bookmarks,
                     readable_only=options.readable_only,
@@ -323,7 +340,8 @@ class Reader:
             return await self._show(context, objects)
 
         form = _AS_STORED if context.metadata_only else self._views.form
-        selection = Selection(selector.matches, self._views.of, show) if selector.is_late and selector.matches else None
+        late = selector.predicate if selector.is_late else None
+        selection = None if late is None else Selection(late.matches, self._views.of, show)
         return Watch(watcher, form, show, selection)
 
     async def _show(self, context: Context, objects: Sequence[StoredObject], *, lenient: bool = False) -> Sequence[StoredObject]:

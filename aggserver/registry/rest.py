@@ -98,7 +98,7 @@ class Object(Protocol):
 class ListOptions:
     """Options of list, watch and deletecollection, whose combination the handler has checked.
 
-    resource_version: the client's text, '' if unset.
+    resource_version, shard_selector: the client's text, '' if unset.
     """
 
     labels: LabelSelector
@@ -111,6 +111,7 @@ class ListOptions:
     send_initial_events: bool | None = None
     timeout_seconds: float = 0.0  # of a watch; 0 lets the server choose
     readable_only: bool = False  # skip unreadable objects, which would fail the list; for the server's own controllers
+    shard_selector: str = ""
 
 
 class WriteOptions(NamedTuple):
@@ -153,12 +154,13 @@ class DeleteOptions:
 
 @dataclass(frozen=True, slots=True)
 class ListResult:
-    """remaining: the number of objects after this page; None if unknown or zero."""
+    """remaining: the number of objects after this page; None if unknown or zero. shard: the shard selector, '' for none."""
 
     items: Sequence[Object]
     resource_version: str
     continue_token: str = ""
     remaining: int | None = None
+    shard: str = ""
 
 
 class WatchStream(Protocol):

@@ -52,8 +52,8 @@ UNSTORED = -1
 _API_VERSION = b'{"apiVersion":"'
 # A valid kind or apiVersion. With other characters in them, _HEAD would not match the encoded object.
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]+')
-# The labels, where `encode` puts them. Valid keys and values have no characters that JSON escapes.
-_LABELS = re.compile(_HEAD.pattern + rb'"resourceVersion":"[0-9]+","labels":(\{(?:"[^"\\]*":"[^"\\]*",?)*\})')
+# The labels, where `encode` puts them: before them, no text of the object can have these bytes.
+_VERSION, _LABELS = b'"metadata":{"resourceVersion":"', b',"labels":{'
 
 
 class StoredObject:
@@ -121,25 +121,47 @@ class StoredObject:
     def labels(self) -> Mapping[str, str]:
         """Raises Corrupt."""
         if self.known_labels is None:
-            self.known_labels = self._read_labels()
+            self.known_labels = self.read_labels()
         return self.known_labels
 
-    def _read_labels(self) -> Mapping[str, str]:
-        if b'"labels":{' not in self.raw:
-            return {}
-        found = _LABELS.match(self.raw)
-        # No match: the object was written by another server, or these labels are not the object's own.
-        labels: Mapping[str, str] = self.decoded()["metadata"].get("labels") if found is None else codec.decode_stored(found[1])
-        return labels or {}
-
-    def fields(self, read: FieldReader) -> Mapping[str, str]:
-        """The selectable fields, cached for the last `read`: a resource has one, until its definition changes. Raises Corrupt."""
-        if self._fields is None or self._fields[0] is not read:
+    def read_labels(self) -> Mapping[str, str]:
+        """The labels, without caching them. Raises Corrupt."""
+        if self.known_labels is not None:
+            return self.known_labels
+        raw = self.raw
+        # No regular expression, which would take most of the time of building an index.
+        version = raw.find(_VERSION)
+        labels = raw.find(b'"', version + len(_VERSION)) + 1
+        if version > 0 and raw.startswith(_LABELS, labels):
+            begin, end = labels + len(_LABELS) - 1, raw.find(b"}", labels) + 1
             try:
-                self._fields = (read, read(self.decoded()))
-            except MalformedError as error:
-                raise Corrupt(self.key, self.revision, str(error)) from None
-        return self._fields[1]
+                own: Mapping[str, str] = codec.decode_stored(raw[begin:end])
+            except ValueError:
+                own = {}  # a value has a brace
+            if own and raw.count(b'":"', begin, end) == len(own):  # all values are strings
+                return own
+        elif b'"labels":{' not in raw:
+            return {}
+        # The object was written by another server, or these labels are not the object's own.
+        given = self.decoded()["metadata"].get("labels")
+        if not isinstance(given, dict | None) or not all(isinstance(value, str | None) for value in (given or {}).values()):
+            raise Corrupt(self.key, self.revision, "its labels are not a map of strings")
+        return {key: value or "" for key, value in (given or {}).items()}
+
+    def fields(self, read: FieldReader, *, keep: bool = True) -> Mapping[str, str]:
+        """The selectable fields. keep: cache them for the last `read`: a resource has one, until its definition changes.
+
+        Raises Corrupt.
+        """
+        if self._fields is not None and self._fields[0] is read:
+            return self._fields[1]
+        try:
+            values = read(self.decoded())
+        except MalformedError as error:
+            raise Corrupt(self.key, self.revision, str(error)) from None
+        if keep:
+            self._fields = (read, values)
+        return values
 
     def row(self, table: TableConvertor) -> Row:
         """Its row in a table, cached for the last `table`: a version has one, until its definition changes."""

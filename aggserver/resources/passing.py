@@ -30,7 +30,7 @@ from aggserver.resources.events import Bookmark
 from aggserver.resources.following import Sleep
 from aggserver.resources.requests import Fields, Labels, WatchRequest
 from aggserver.resources.source import VERSION, ListedPage, Made, ToldEvent
-from aggserver.resources.store import TOO_OLD, DirectStore
+from aggserver.resources.store import TOO_OLD, DirectStore, unselected
 from aggserver.storage.changes import ADDED, BOOKMARK, DELETED, MODIFIED, WatchEvent
 
 __all__ = ["PassingStore"]
@@ -114,7 +114,7 @@ class PassingStore(DirectStore):
     async def _objects_of_now(self, context: Context, options: ListOptions) -> tuple[Sequence[StoredObject], str]:
         """Those that match, and the revision at which they do."""
         listing = replace(options, limit=0, continue_token="")
-        matches, admits = self._matches(context, listing), self._matches(context, None)
+        matches, admits = self._matches(context, listing), self._matches(context, unselected(listing))
         found, _, revision = await self._pages(context, listing, matches, admits)
         return sorted(await self._views.of_all(found), key=lambda obj: obj.key), revision
 
@@ -128,7 +128,9 @@ class PassingStore(DirectStore):
             first.result()
 
     def _chosen(self, context: Context, options: ListOptions, now: Sequence[StoredObject] | None) -> _Chosen:
-        matches = None if self.source.functions.filtered_watch else predicate(options, self._resource.read_fields)
+        left = unselected(options) if self.source.functions.filtered_watch else options
+        chosen = predicate(left, self._resource.read_fields)
+        matches = None if chosen is None else chosen.matches
         known = None if now is None else {obj.key for obj in now}
         return _Chosen(self._prefix(context), self._as_shown, matches, self._visible(context), known)
 

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 from aggserver.meta import codec, errors, selectors
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.registry import stored
 from aggserver.registry.commit import Commit
 from aggserver.registry.reader import Selector
@@ -39,7 +40,7 @@ from aggserver.registry.rest import (
     WriteRequest,
     Written,
 )
-from aggserver.registry.selection import parse_resource_version, predicate
+from aggserver.registry.selection import parse_resource_version, predicate, shard_of
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Strategy
@@ -55,8 +56,9 @@ from aggserver.resources.sidecar import Sidecar
 from aggserver.resources.source import ListedPage, ObjectSource
 from aggserver.storage.cacher import ListPage
 from aggserver.storage.interface import Compacted, KeyValue
+from aggserver.storage.predicate import Predicate
 
-__all__ = ["TOO_OLD", "Applying", "DirectStore", "MirroredStore", "SourceStore", "Verbs"]
+__all__ = ["TOO_OLD", "Applying", "DirectStore", "MirroredStore", "SourceStore", "Verbs", "unselected"]
 
 log = logging.getLogger("aggserver.resources")
 
@@ -113,9 +115,13 @@ class SourceStore(Store, InSource):
         visible = self._visible(context)
         if visible is None:
             return selector
-        selected = selector.matches
         # A function that fails ends a watch, as a conversion that fails does.
-        return Selector(visible if selected is None else lambda obj: selected(obj) and visible(obj), converts=True)
+        selected = selector.predicate
+        if selected is None:
+            return Selector(Predicate(visible, visible), converts=True)
+        matches = selected.matches
+        both = Predicate(lambda obj: matches(obj) and visible(obj), (selected.identity, visible), selected.lookups)
+        return Selector(both, converts=True)
 
     async def get(self, context: Context, name: str, resource_version: str = "") -> StoredObject:
         obj = await self._read(context, name, resource_version)
@@ -148,6 +154,11 @@ class SourceStore(Store, InSource):
         if options.dry_run:
             self.source.refuse_dry_run("delete")
         return await super().delete_collection(context, _in_background(options, self.source), selection, admission)
+
+
+def unselected(options: ListOptions) -> ListOptions:
+    """What of the options of a list is left for a source that has applied the label and the field selector."""
+    return replace(options, labels=LabelSelector(()), fields=FieldSelector(()))
 
 
 def _in_background(options: DeleteOptions, source: ObjectSource) -> DeleteOptions:
@@ -312,11 +323,11 @@ class MirroredStore(SourceStore):
         prefix: str,
         start: str,
         limit: int,
-        matches: Callable[[StoredObject], bool] | None,
+        predicate: Predicate[StoredObject] | None,
     ) -> ListPage[StoredObject]:
         if self.revisions.is_foreign(revision) or revision > self.revisions.last:
             raise Compacted(revision, self.revisions.last)
-        return await super()._list_at(context, revision, prefix, start, limit, matches)
+        return await super()._list_at(context, revision, prefix, start, limit, predicate)
 
 
 class DirectStore(SourceStore):
@@ -397,13 +408,15 @@ class DirectStore(SourceStore):
 
     async def _list(self, context: Context, options: ListOptions, *, lenient: bool = False) -> ListResult:
         self._check_listable(options)
-        matches, admits = self._matches(context, options), self._matches(context, None)
+        matches, admits = self._matches(context, options), self._matches(context, unselected(options))
+        shard = str(shard_of(options) or "")
         if name := self._named(context, options):
             obj = await self._read(context, name, "")
-            return ListResult([obj] if obj is not None and matches(obj) else [], str(self.revisions.next()))
+            found = [obj] if obj is not None and matches(obj) else []
+            return ListResult(found, str(self.revisions.next()), shard=shard)
         await self.catch_up("")
-        found, token, revision = await self._pages(context, options, matches, admits)
-        return ListResult(await self._views.of_all(found, lenient=lenient), revision, token)
+        objects, token, revision = await self._pages(context, options, matches, admits)
+        return ListResult(await self._views.of_all(objects, lenient=lenient), revision, token, shard=shard)
 
     def _check_listable(self, options: ListOptions) -> None:
         """Raise what a list at a revision of the past gets."""
@@ -414,14 +427,14 @@ class DirectStore(SourceStore):
         """Of a list that begins with this page."""
         return str(self.revisions.next())
 
-    def _matches(self, context: Context, options: ListOptions | None) -> Callable[[StoredObject], bool]:
-        """Whether a list has an object. options: None for a source that has applied the selectors."""
-        selected = None if options is None else predicate(options, self._resource.read_fields)
+    def _matches(self, context: Context, options: ListOptions) -> Callable[[StoredObject], bool]:
+        """Whether a list has an object."""
+        selected = predicate(options, self._resource.read_fields)
         visible = self._visible(context)
         prefix = self._prefix(context)
 
         def matches(obj: StoredObject) -> bool:
-            is_asked = obj.key.startswith(prefix) and (selected is None or selected(obj))
+            is_asked = obj.key.startswith(prefix) and (selected is None or selected.matches(obj))
             return is_asked and (visible is None or visible(obj))
 
         return matches
@@ -489,9 +502,8 @@ class DirectStore(SourceStore):
         return cursor, skip, revision
 
     def _signature(self, context: Context, options: ListOptions, text: bytes) -> bytes:
-        of = json.dumps(
-            [self._info.api_version, self._info.resource, context.namespace, str(options.labels), str(options.fields)]
-        )
+        selected = [str(options.labels), str(options.fields), options.shard_selector]
+        of = json.dumps([self._info.api_version, self._info.resource, context.namespace, *selected])
         return hmac.digest(self.secret, of.encode() + b"\0" + text, "sha256")[:_SIGNATURE]
 
     def _check_revision(self, name: str, metadata: JSONObject, current: StoredObject) -> None:

@@ -20,8 +20,10 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from aggserver.meta.backoff import Backoff
+from aggserver.storage.audience import Audience
 from aggserver.storage.changes import STALE_BYTES, Cached, Change, ChangeEvents, WatchEvent, Window
 from aggserver.storage.fair_turns import FairTurns
+from aggserver.storage.indexes import AT_ONCE, FEW, Indexes
 from aggserver.storage.interface import (
     Compacted,
     Corrupt,
@@ -38,6 +40,7 @@ from aggserver.storage.keys import ancestors, end_of, prefix_end
 from aggserver.storage.losses import Defect, as_lost, is_own
 from aggserver.storage.ordered import Ordered
 from aggserver.storage.past import CLOCK_EVERY, LOOK_MATCHING, SLICE_SECONDS, Past, PastSources
+from aggserver.storage.predicate import Predicate
 from aggserver.storage.watcher import CacheWatcher
 
 __all__ = ["CacheWatcher", "Cached", "Cacher", "ListPage", "WatchEvent"]
@@ -51,7 +54,6 @@ RETRY = Backoff(initial=0.1, longest=5.0)  # between attempts to watch the store
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Cached)
-Matches = Callable[[T], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,8 @@ class Cacher(Generic[T]):
         self._objects: Ordered[T] = Ordered()
         self._window: Window[T] = Window(0)
         self._swept = 0  # the window's `dropped` bytes at the last `_sweep`
-        self._watchers: dict[str, dict[CacheWatcher[T], None]] = {}
+        self._indexes = Indexes(self._objects, self._turns, clock)
+        self._watchers: dict[str, Audience[T, CacheWatcher[T]]] = {}
         self._behind: dict[CacheWatcher[T], None] = {}  # watches that still get past events
         self._waiting: builtins.list[tuple[int, int, asyncio.Future[None]]] = []
         self._subscription: Subscription | None = None
@@ -154,6 +157,8 @@ class Cacher(Generic[T]):
         # again.
         self._end_watchers(Compacted(self.revision, revision))
         self._objects = Ordered([item.key for item in objects], objects)
+        self._indexes.clear()
+        self._indexes = Indexes(self._objects, self._turns, self._clock)
         self._window = Window(revision)
         self._swept = 0
         self._forget_corrupt()
@@ -233,6 +238,7 @@ class Cacher(Generic[T]):
             self._objects.put(key, new)
         elif old is not None:
             self._objects.remove(key)
+        self._indexes.apply(key, old, new, now)
         change = Change(key, event.revision, None if before else old, new, now, after or before, before is not None)
         self._window.append(change)
         if self._watchers:
@@ -250,17 +256,22 @@ class Cacher(Generic[T]):
         slow: builtins.list[CacheWatcher[T]] = []
         ended: builtins.list[tuple[CacheWatcher[T], Corrupt]] = []
         events = ChangeEvents(change, self._at)
+        objects = [obj for obj in (change.old, change.new) if obj is not None]
         for prefix in ancestors(change.key):
-            for watcher in self._watchers.get(prefix, ()):
+            audience = self._watchers.get(prefix)
+            if audience is None:
+                continue
+            if change.corrupt is not None:
+                ended += [(watcher, change.corrupt) for watcher in audience]
+                continue
+            for group in audience.groups_for(objects):
                 try:
-                    if change.corrupt is not None:
-                        raise change.corrupt
-                    event = events.event() if watcher.matches is None else events.selected(watcher.matches)
+                    event = events.event() if group.predicate is None else events.selected(group.predicate.matches)
                 except Corrupt as error:
-                    ended.append((watcher, error))
+                    ended += [(watcher, error) for watcher in group.watches]
                     continue
-                if event is not None and not watcher.offer(event):
-                    slow.append(watcher)
+                if event is not None:
+                    slow += [watcher for watcher in group.watches if not watcher.offer(event)]
         for watcher in slow:
             watcher.close()
         for watcher, reason in ended:
@@ -368,6 +379,7 @@ class Cacher(Generic[T]):
     def close(self) -> None:
         """End all watches as if the server closed them; waiting calls raise Unavailable. May be called twice."""
         self._closed = True
+        self._indexes.clear()
         self._behind_store.pop(self._prefix, None)
         self._forget_corrupt()
         for task in (self._loading, self._rewatching):
@@ -394,6 +406,7 @@ class Cacher(Generic[T]):
         A watch that resumes from `broken_off` or before would mix objects of both forms; the caller has to reject it.
         """
         self.end_watches()
+        self._indexes.clear()
         self.epoch += 1
         self.broken_off = self.revision
 
@@ -476,31 +489,70 @@ class Cacher(Generic[T]):
         return _before_corrupt(page, corrupt, limit)
 
     async def select(
-        self, prefix: str, matches: Matches[T] | None, *, start: str = "", limit: int = 0, user: str = ""
+        self, prefix: str, predicate: Predicate[T] | None, *, start: str = "", limit: int = 0, user: str = ""
     ) -> ListPage[T]:
-        """As `list`, of the objects that match, all at the revision of the call.
+        """As `list`, of the objects that match, all at one revision, which is that of the call or later.
 
-        user: the user for whose scans `turns` are taken, since few of the many objects looked at may match.
+        user: the user for whose scans `turns` are taken, if few of many objects that have to be looked at may match.
         """
-        if matches is None:
+        if predicate is None:
             return self.list(prefix, start=start, limit=limit)
+        await self._indexes.prepare(predicate, user)
         start, end = max(start, prefix), prefix_end(prefix)
         corrupt = self.corrupt_in(start, end) if self.corrupt else ()
-        items = self._objects.snapshot(*self._objects.span(start, end))
-        return _before_corrupt(await self._scan(items, self.revision, limit, matches, user), corrupt, limit)
+        page = await self._walk(start, end, {}, self.revision, limit, predicate, user)
+        return _before_corrupt(page, corrupt, limit)
+
+    async def _walk(
+        self, start: str, end: str, then: dict[str, T | None], revision: int, limit: int, predicate: Predicate[T], user: str
+    ) -> ListPage[T]:
+        """A page of the objects with start <= key < end that match, as they are at the call, or as in `then` if it has them."""
+        objects = self._objects
+        found = self._indexes.find(predicate, start, end)
+        few = found is not None and found.count <= AT_ONCE
+        if found is not None and found.count <= min(limit or FEW, FEW) and not then:
+            matches = predicate.matches
+            taken = [item for _, item in objects.get_all(found.at_once()) if matches(item)]
+            return ListPage(taken, revision)
+        if found is not None and few:
+            # Looked up now, so that it is one state, and without a turn: this takes no longer than other requests.
+            items = iter(list(objects.get_all(found.at_once())))
+        else:
+            objects = objects.frozen()
+            if found is None:
+                items = objects.items(*objects.span(start, end))
+            else:
+                items = objects.get_all(await found.in_order(self._turns, user))
+        if then:
+            restored = [(key, old) for key, old in sorted(then.items()) if old is not None]
+            unchanged = (item for item in items if item[0] not in then)
+            items = heapq.merge(unchanged, restored, key=_key)
+        return await self._scan(items, revision, limit, predicate, user, waits=not few)
 
     async def _scan(
-        self, items: Iterator[tuple[str, T]], revision: int, limit: int, matches: Matches[T] | None, user: str, total: int = 0
+        self,
+        items: Iterator[tuple[str, T]],
+        revision: int,
+        limit: int,
+        predicate: Predicate[T] | None,
+        user: str,
+        total: int = 0,
+        *,
+        waits: bool = True,
     ) -> ListPage[T]:
         """A page of the first `limit` of `items` that match. The next page begins after the last item examined, as upstream.
 
-        Other requests run between slices of the scan, so `items` must not depend on what they change.
+        Other requests run between slices of the scan, so `items` must not depend on what they change. waits: whether it waits for
+        its turn for the first slice too.
         """
         taken: builtins.list[T] = []
         last = ""
         clock = self._clock
+        matches = None if predicate is None else predicate.matches
         while True:
-            await self._turns.turn(user)
+            if waits:
+                await self._turns.turn(user)
+            waits = True
             end = clock() + SLICE_SECONDS
             for examined, (key, item) in enumerate(items, 1):
                 if limit and len(taken) == limit:
@@ -520,13 +572,15 @@ class Cacher(Generic[T]):
         *,
         start: str = "",
         limit: int = 0,
-        matches: Matches[T] | None = None,
+        predicate: Predicate[T] | None = None,
         user: str = "",
     ) -> ListPage[T]:
         """As `select`, exactly at `revision`. Raises Compacted, CorruptList, FutureRevision, Unavailable."""
         await self.wait_for(revision)
+        if predicate is not None and revision >= self._window.floor:
+            await self._indexes.prepare(predicate, user)
         if revision < self._window.floor:
-            return await self._list_stored(revision, prefix, start, limit, matches, user)
+            return await self._list_stored(revision, prefix, start, limit, predicate, user)
         start, end = max(start, prefix), prefix_end(prefix)
         # The state of a changed key at `revision` is what its first later change replaced.
         then: dict[str, T | None] = {}
@@ -537,22 +591,24 @@ class Cacher(Generic[T]):
                 then[change.key] = change.old
         if corrupt := [error for error in self.corrupt_in(start, end) if error.key not in then]:
             raise CorruptList(corrupt)
+        if predicate is not None:
+            return await self._walk(start, end, then, revision, limit, predicate, user)
         if not then:
-            page = await self.select(prefix, matches, start=start, limit=limit, user=user)
+            page = self.list(prefix, start=start, limit=limit)
             return ListPage(page.items, revision, page.more, page.next_start, page.remaining)
         first, last = self._objects.span(start, end)
-        unchanged = (item for item in self._objects.snapshot(first, last) if item[0] not in then)
+        unchanged = (item for item in self._objects.frozen().items(first, last) if item[0] not in then)
         restored = [(key, old) for key, old in sorted(then.items()) if old is not None]
         total = last - first - sum(self._objects.get(key) is not None for key in then) + len(restored)
-        return await self._scan(heapq.merge(unchanged, restored, key=_key), revision, limit, matches, user, total)
+        return await self._scan(heapq.merge(unchanged, restored, key=_key), revision, limit, None, user, total)
 
     async def _list_stored(
-        self, revision: int, prefix: str, start: str, limit: int, matches: Matches[T] | None, user: str
+        self, revision: int, prefix: str, start: str, limit: int, predicate: Predicate[T] | None, user: str
     ) -> ListPage[T]:
         """As `list_at`, read from the store page by page until `limit` objects match."""
         found: builtins.list[T] = []
         # If few objects match, small pages would mean many requests to the store.
-        size = limit if matches is None else max(limit, CHUNK)
+        size = limit if predicate is None else max(limit, CHUNK)
         while True:
             page = await self._storage.list(prefix, revision=revision, start=start, limit=size)
             made: builtins.list[T] = []
@@ -561,7 +617,7 @@ class Cacher(Generic[T]):
             if corrupt:
                 raise CorruptList(corrupt)
             items = ((item.key, item) for item in made)
-            part = await self._scan(items, revision, limit - len(found) if limit else 0, matches, user)
+            part = await self._scan(items, revision, limit - len(found) if limit else 0, predicate, user)
             found.extend(part.items)
             if part.more:
                 return ListPage(found, revision, True, part.next_start)
@@ -569,7 +625,7 @@ class Cacher(Generic[T]):
                 return ListPage(found, revision)
             start = page.items[-1].key + "\0"
             if limit and len(found) == limit:
-                return ListPage(found, revision, True, start, None if matches else page.remaining)
+                return ListPage(found, revision, True, start, None if predicate else page.remaining)
 
     # Watching
 
@@ -578,7 +634,7 @@ class Cacher(Generic[T]):
         prefix: str,
         *,
         after: int | None = None,
-        matches: Matches[T] | None = None,
+        predicate: Predicate[T] | None = None,
         initial: bool = False,
         initial_end: bool = False,
         readable_only: bool = False,
@@ -597,15 +653,18 @@ class Cacher(Generic[T]):
         """
         await self.wait_for(after or 0)
         initial = initial or after is None
+        if initial and predicate is not None:
+            await self._indexes.prepare(predicate, user)
+            self._check_open()
         if initial and self.corrupt and not readable_only and (found := self.corrupt_in(prefix, end_of(prefix))):
             raise CorruptList(found)
         begin = self.revision if initial or after is None else after
-        past = Past(self._sources(), prefix, matches, begin, initial=initial, mark=initial_end and initial, user=user)
+        past = Past(self._sources(), prefix, predicate, begin, initial=initial, mark=initial_end and initial, user=user)
         if past.is_empty:
-            watcher = CacheWatcher(prefix, matches, self, None)
+            watcher = CacheWatcher(prefix, predicate, self, None)
             self.join(watcher)
             return watcher
-        watcher = CacheWatcher(prefix, matches, self, past)
+        watcher = CacheWatcher(prefix, predicate, self, past)
         self._behind[watcher] = None
         if begin < self._window.floor:
             # Read the first part now, so that Compacted is raised here and not after the response to the watch has begun.
@@ -619,12 +678,14 @@ class Cacher(Generic[T]):
     def _sources(self) -> PastSources[T]:
         return PastSources(
             self._objects,
+            self._indexes,
             self._window,
             self._storage,
             self._make,
             self._at,
             newest=lambda: self.revision,
             behind=lambda: len(self._behind),
+            kept=lambda: sum(watcher.kept for watcher in self._behind),
             turns=self._turns,
             clock=self._clock,
         )
@@ -632,14 +693,18 @@ class Cacher(Generic[T]):
     def join(self, watcher: CacheWatcher[T]) -> None:
         """As `WatchHub`: deliver live events to `watcher`, which has got all past ones."""
         self._behind.pop(watcher, None)
-        self._watchers.setdefault(watcher.prefix, {})[watcher] = None
+        audience = self._watchers.get(watcher.prefix)
+        if audience is None:
+            audience = self._watchers[watcher.prefix] = Audience()
+        audience.add(watcher)
 
     def forget(self, watcher: CacheWatcher[T]) -> None:
         self._behind.pop(watcher, None)
-        group = self._watchers.get(watcher.prefix, {})
-        group.pop(watcher, None)
-        if not group:
-            self._watchers.pop(watcher.prefix, None)
+        audience = self._watchers.get(watcher.prefix)
+        if audience is not None:
+            audience.discard(watcher)
+            if not audience:
+                del self._watchers[watcher.prefix]
 
 
 def _before_corrupt(page: ListPage[T], corrupt: Sequence[Corrupt], limit: int) -> ListPage[T]:

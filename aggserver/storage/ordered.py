@@ -4,15 +4,14 @@ The arrays are divided into parts of limited size: an insertion into one array o
 quarter of the time of a create. A look-up is two binary searches; finding a position sums the sizes of the parts, which takes a
 few microseconds with 500,000 keys.
 
-A snapshot shares the parts, and a part that a snapshot may still use is copied before its next change, which takes about a
-microsecond. So a reader that lets others write meanwhile sees one state without a copy of the whole map.
+A frozen map shares the parts, and a part that one may still use is copied before its next change, which takes some microseconds.
+So a reader that lets others write meanwhile sees one state without a copy of the whole map.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 __all__ = ["Ordered"]
@@ -34,12 +33,33 @@ class Ordered(Generic[T]):
         self._values = [list(values[cut : cut + PART]) for cut in cuts]
         # The least key that belongs to each part.
         self._starts = ["", *(part[0] for part in self._keys[1:])]
-        self._shared = [False] * len(self._keys)  # for each part, whether a snapshot may use it
+        self._shared = [False] * len(self._keys)  # for each part, whether a frozen map may use it
+
+    def __len__(self) -> int:
+        return sum(map(len, self._keys))
 
     def get(self, key: str) -> T | None:
         part, at = self._find(key)
         keys = self._keys[part]
         return self._values[part][at] if at < len(keys) and keys[at] == key else None
+
+    def get_all(self, keys: Iterable[str]) -> Iterator[tuple[str, T]]:
+        """The values of sorted keys, of those that are there. A lazy iterator; the map must not change meanwhile."""
+        starts, over = self._starts, ""
+        part = at = 0
+        names: list[str] = []
+        for key in keys:
+            if key >= over:
+                part = bisect_right(starts, key) - 1
+                over = starts[part + 1] if part + 1 < len(starts) else "\U0010ffff"
+                names, at = self._keys[part], 0
+            # Those that are found together are often neighbours.
+            if at == len(names) or names[at] != key:
+                at = bisect_left(names, key, at)
+                if at == len(names) or names[at] != key:
+                    continue
+            yield key, self._values[part][at]
+            at += 1
 
     def put(self, key: str, value: T) -> None:
         part, at = self._find(key)
@@ -66,7 +86,7 @@ class Ordered(Generic[T]):
             self._starts[0] = ""
 
     def _own(self, part: int) -> None:
-        """Copy a part that a snapshot may use, because it is about to change."""
+        """Copy a part that a frozen map may use, because it is about to change."""
         if self._shared[part]:
             self._keys[part] = self._keys[part][:]
             self._values[part] = self._values[part][:]
@@ -79,9 +99,10 @@ class Ordered(Generic[T]):
 
     def span(self, start: str, end: str) -> tuple[int, int]:
         """The positions of the keys with start <= key < end, as the bounds of a slice."""
-        return self._position(start), self._position(end)
+        return self.position(start), self.position(end)
 
-    def _position(self, key: str) -> int:
+    def position(self, key: str) -> int:
+        """The number of keys before `key`."""
         part, at = self._find(key)
         return sum(map(len, self._keys[:part])) + at
 
@@ -100,21 +121,12 @@ class Ordered(Generic[T]):
         for keys, values in zip(_pieces(self._keys, first, last), _pieces(self._values, first, last), strict=True):
             yield from zip(keys, values, strict=True)
 
-    def snapshot(self, first: int, last: int) -> Iterator[tuple[str, T]]:
-        """As `items`, but the map may change meanwhile: the iterator yields the items at the time of the call."""
-        begin = 0
-        pieces: list[tuple[list[str], list[T], int, int]] = []
-        for part, keys in enumerate(self._keys):
-            if begin < last and first < begin + len(keys):
-                self._shared[part] = True
-                pieces.append((keys, self._values[part], max(first - begin, 0), min(last - begin, len(keys))))
-            begin += len(keys)
-        return _items_of(pieces)
-
-
-def _items_of(pieces: Sequence[tuple[list[str], list[T], int, int]]) -> Iterator[tuple[str, T]]:
-    for keys, values, first, last in pieces:
-        yield from zip(islice(keys, first, last), islice(values, first, last), strict=True)
+    def frozen(self) -> Ordered[T]:
+        """The map as it is now, to read while this one changes."""
+        self._shared = [True] * len(self._keys)
+        frozen: Ordered[T] = Ordered()
+        frozen._keys, frozen._values, frozen._starts = self._keys[:], self._values[:], self._starts[:]
+        return frozen
 
 
 def _pieces(parts: Sequence[list[T]], first: int, last: int) -> Iterator[list[T]]:

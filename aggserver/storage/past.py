@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from aggserver.storage.changes import ADDED, BOOKMARK, Cached, Change, ChangeEvents, WatchEvent, Window
 from aggserver.storage.fair_turns import FairTurns
+from aggserver.storage.indexes import AT_ONCE, Found, Indexes
 from aggserver.storage.interface import Event, KeyValue, Storage
 from aggserver.storage.keys import end_of
 from aggserver.storage.ordered import Ordered
+from aggserver.storage.predicate import Predicate
 
 __all__ = ["PART_BYTES", "Past", "PastSources"]
 
@@ -39,6 +41,8 @@ SLICE_SECONDS = 0.001
 CLOCK_EVERY = 4  # objects matched between two looks at the clock, which take as long as matching one
 # Bytes of objects read from the store at once for a selector, which may match none of them. A part would be a few objects only.
 READ_MATCHING = 256 * 1024
+# Keys of candidates that all watches which are behind keep; with more, a watch that has many looks at every object. 8 bytes each.
+MOST_KEPT = 1_000_000
 FIRST_READ = 8  # objects or changes in the first read from the store, before their size is known; later as many as fit a part
 
 T = TypeVar("T", bound=Cached)
@@ -48,17 +52,19 @@ T = TypeVar("T", bound=Cached)
 class PastSources(Generic[T]):
     """Where past events are read from: the parts of a cacher, until it is loaded again.
 
-    newest: returns the cacher's revision. behind: returns the number of watches that still read their past. turns: taken by the
-    watches with a selector. clock: monotonic, in seconds.
+    newest: returns the cacher's revision. behind: returns the number of watches that still read their past. kept: returns the
+    number of keys that these keep in memory. turns: taken by the watches with a selector. clock: monotonic, in seconds.
     """
 
     objects: Ordered[T]
+    indexes: Indexes[T]
     window: Window[T]
     storage: Storage
     make: Callable[[KeyValue], T]
     at: Callable[[T, int], T]
     newest: Callable[[], int]
     behind: Callable[[], int]
+    kept: Callable[[], int]
     turns: FairTurns
     clock: Callable[[], float]
 
@@ -77,11 +83,14 @@ class Past(Generic[T]):
 
     __slots__ = (
         "_after",
+        "_candidates",
         "_end",
+        "_found",
         "_keys",
         "_limit",
         "_mark",
         "_matches",
+        "_predicate",
         "_prefix",
         "_revision",
         "_scanning",
@@ -97,7 +106,7 @@ class Past(Generic[T]):
         self,
         sources: PastSources[T],
         prefix: str,
-        matches: Callable[[T], bool] | None,
+        predicate: Predicate[T] | None,
         revision: int,
         *,
         initial: bool = False,
@@ -108,7 +117,11 @@ class Past(Generic[T]):
         self._sources = sources
         self._prefix = prefix
         self._end = end_of(prefix)
-        self._matches = matches
+        self._predicate = predicate
+        self._matches = None if predicate is None else predicate.matches
+        # The keys of all objects that may match, before and after they are sorted; both None if every object must be looked at.
+        self._found: Found | None = None
+        self._candidates: list[str] | None = None
         self._revision = revision
         # The key where the remaining objects begin; None if there are no more.
         self._start: str | None = prefix if initial else None
@@ -121,13 +134,31 @@ class Past(Generic[T]):
         self._after = revision  # changes until then were delivered, or will be with the objects
         self._limit = FIRST_READ
         self._user = user
-        self._scanning = matches is not None  # the next part follows objects that did not match, so it needs a turn
+        if initial and predicate is not None:
+            self._found = self._look_up(predicate)
+        # Whether the next part may follow many objects that did not match, so that it needs a turn.
+        self._scanning = predicate is not None and (self._found is None or self._found.count > AT_ONCE)
+
+    def _look_up(self, predicate: Predicate[T]) -> Found | None:
+        """The candidates of now, among which are all objects that matched at `revision` and were not changed since."""
+        sources = self._sources
+        found = sources.indexes.find(predicate, self._prefix, self._end)
+        if found is None or (found.count > AT_ONCE and sources.kept() + found.count > MOST_KEPT):
+            return None
+        return found
+
+    @property
+    def kept(self) -> int:
+        """The number of keys of objects that are kept in memory."""
+        return self._found.count if self._found is not None else len(self._candidates or ())
 
     @property
     def is_empty(self) -> bool:
         """Whether there are no events for sure, even without the selector."""
         if self._start is None:
             return self._after >= self._sources.newest()
+        if self._found is not None:
+            return not self._found.count and not self._mark
         first, last = self._sources.objects.span(self._start, self._end)
         return first == last and not self._mark
 
@@ -136,6 +167,7 @@ class Past(Generic[T]):
         if self._sources.window.floor > self._revision:
             self._then.clear()
             self._keys.clear()
+            self._found = self._candidates = None
 
     async def pause(self) -> None:
         """Let other requests run before the next part, because a fast client would read all parts without a pause."""
@@ -161,6 +193,10 @@ class Past(Generic[T]):
     # The objects at `revision`
 
     async def _state(self, start: str) -> list[WatchEvent[T]]:
+        if (candidates := self._found) is not None:
+            few = candidates.count <= AT_ONCE
+            keys = candidates.at_once() if few else await candidates.in_order(self._sources.turns, self._user)
+            self._candidates, self._found = keys, None
         self.trim()
         if self._sources.window.floor <= self._revision:
             found = self._state_in_memory(start)
@@ -173,8 +209,7 @@ class Past(Generic[T]):
 
     def _state_in_memory(self, start: str) -> list[T]:
         self._note_changes(start)
-        objects = self._sources.objects
-        items = objects.items(*objects.span(start, self._end))
+        items = self._items(start)
         if self._then:
             items = self._as_of_then(items)
         matches, clock = self._matches, self._sources.clock
@@ -196,6 +231,13 @@ class Past(Generic[T]):
                 return found
         self._go_on_after(None)
         return found
+
+    def _items(self, start: str) -> Iterator[tuple[str, T]]:
+        """The present objects from the key `start` on that may match, sorted."""
+        objects, candidates = self._sources.objects, self._candidates
+        if candidates is None:
+            return objects.items(*objects.span(start, self._end))
+        return objects.get_all(map(candidates.__getitem__, range(bisect_left(candidates, start), len(candidates))))
 
     def _note_changes(self, start: str) -> None:
         """Note the changes since the last call: what the first change of a key replaced is its state at `revision`."""
@@ -255,7 +297,7 @@ class Past(Generic[T]):
                 if size >= part:
                     self._scanning = False
                     return found
-        self._scanning = self._matches is not None
+        self._scanning = self._matches is not None and len(changes) == LOOK
         if len(changes) < LOOK or changes[-1].revision > upto:
             self._after = upto  # later revisions are those of other prefixes
         return found

@@ -9,12 +9,12 @@ Source: k8s.io/apiserver pkg/storage/cacher/cache_watcher.go, v0.36.3.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from aggserver.storage.changes import BOOKMARK, Cached, WatchEvent
 from aggserver.storage.interface import StorageError
 from aggserver.storage.past import PART_BYTES, Past
+from aggserver.storage.predicate import Predicate
 
 __all__ = ["CacheWatcher", "WatchHub"]
 
@@ -44,12 +44,12 @@ class CacheWatcher(Generic[T]):
     after `Compacted` the client must list again. Only one task may iterate. Cancelling `anext` loses no live events.
     """
 
-    __slots__ = ("_bytes", "_error", "_first", "_hub", "_over", "_past", "_pending", "_waiter", "matches", "prefix")
+    __slots__ = ("_bytes", "_error", "_first", "_hub", "_over", "_past", "_pending", "_waiter", "predicate", "prefix")
 
-    def __init__(self, prefix: str, matches: Callable[[T], bool] | None, hub: WatchHub[T], past: Past[T] | None) -> None:
+    def __init__(self, prefix: str, predicate: Predicate[T] | None, hub: WatchHub[T], past: Past[T] | None) -> None:
         """past: the events to deliver first. Without it `hub` must offer live events from the start."""
         self.prefix = prefix
-        self.matches = matches
+        self.predicate = predicate
         self._hub = hub
         self._past = past
         self._first: list[WatchEvent[T]] | None = None
@@ -128,6 +128,11 @@ class CacheWatcher(Generic[T]):
         if self._past is None and not self._over:
             revision = self._hub.progress()
             self.offer(WatchEvent(BOOKMARK, None, revision))
+
+    @property
+    def kept(self) -> int:
+        """The number of keys that its past keeps in memory."""
+        return 0 if self._past is None else self._past.kept
 
     def lags(self, floor: int) -> bool:
         """Whether pending events are no longer in the window, which begins after `floor`. Also trims the past."""

@@ -29,6 +29,9 @@ type settings struct {
 	version               string
 	flood                 string
 	floods                int
+	selector              string
+	inGroup               int
+	probe                 bool
 }
 
 func main() {
@@ -61,6 +64,9 @@ func main() {
 	flag.BoolVar(&s.gzip, "gzip", false, "ask for compressed bodies, as client-go does, and count their bytes as they come")
 	flag.StringVar(&s.flood, "flood", "", "settings or ping: hostile clients send these frames without end meanwhile")
 	flag.IntVar(&s.floods, "floods", 8, "connections of hostile clients, which have no certificate")
+	flag.StringVar(&s.selector, "selector", "", "label selector of list-all, list-500, table-500 and watch-list")
+	flag.IntVar(&s.inGroup, "in-group", 0, "create gives so many objects in turn a label group of their own, group-000000 and so on; 0: no such label")
+	flag.BoolVar(&s.probe, "probe", false, "request /healthz meanwhile, one request after the other on a connection of its own")
 	flunders := flag.Bool("flunders", false, "objects are the Flunders of sample-apiserver, in v1alpha1")
 	flag.Parse()
 
@@ -103,6 +109,9 @@ func run(s *settings) (*result, error) {
 		return nil, fmt.Errorf("unknown workload %q", s.workload)
 	}
 	if s.flood == "" {
+		if s.probe {
+			return runProbed(c, s, prepare(s))
+		}
 		return runRequests(c, s, prepare(s)), nil
 	}
 	hostile, err := startFlood(s)

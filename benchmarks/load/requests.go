@@ -36,6 +36,11 @@ type result struct {
 	FirstError  string  `json:"first_error,omitempty"`
 	FirstStatus int     `json:"first_error_status,omitempty"`
 
+	Probes   int     `json:"probes,omitempty"`
+	ProbeP50 float64 `json:"probe_p50_ms,omitempty"`
+	ProbeP99 float64 `json:"probe_p99_ms,omitempty"`
+	ProbeMax float64 `json:"probe_max_ms,omitempty"`
+
 	FloodConnections int64   `json:"flood_connections,omitempty"`
 	FloodMegabytes   float64 `json:"flood_megabytes,omitempty"`
 }
@@ -65,16 +70,17 @@ var operations = map[string]func(*settings) operation{
 	"get":         get,
 	"merge-patch": mergePatch,
 	"apply":       apply,
-	"list-all":    func(*settings) operation { return list("", "") },
-	"list-500":    func(*settings) operation { return list("500", "") },
-	"table-500":   func(*settings) operation { return list("500", tableAccept) },
+	"list-all":    func(s *settings) operation { return list("0", s.selector, "") },
+	"list-500":    func(s *settings) operation { return list("500", s.selector, "") },
+	"table-500":   func(s *settings) operation { return list("500", s.selector, tableAccept) },
 	"health":      func(*settings) operation { return health },
 	"watch-from":  func(s *settings) operation { return watchUntil("resourceVersion="+s.revision, s.events) },
-	"watch-list":  func(s *settings) operation { return watchUntil(initialEvents, s.events) },
+	"watch-list":  func(s *settings) operation { return watchUntil(initialEvents+selecting(s.selector), s.events) },
 }
 
 func create(s *settings) operation {
 	t := newTemplate(s.size)
+	t.inGroup = s.inGroup
 	paths := []string{collection(s.namespace, version)}
 	if s.namespaces > 0 {
 		paths = paths[:0]
@@ -83,7 +89,7 @@ func create(s *settings) operation {
 		}
 	}
 	return func(w *worker, index int) (int64, error) {
-		w.body = t.object(w.body[:0], s.name(index), 1)
+		w.body = t.inItsGroup(w.body[:0], s.name(index), index)
 		return w.do(request{method: http.MethodPost, path: paths[index%len(paths)], contentType: "application/json", body: w.body})
 	}
 }
@@ -120,13 +126,11 @@ func health(w *worker, _ int) (int64, error) {
 	return w.do(request{method: http.MethodGet, path: "/healthz"})
 }
 
-// list reads the collection in pages of limit, following continue tokens and beginning anew after the last; without limit all at once.
-func list(limit, accept string) operation {
+// list reads the collection in pages of limit, following continue tokens and beginning anew after the last; with limit 0 all at once.
+func list(limit, selector, accept string) operation {
+	query := "limit=" + limit + selecting(selector)
 	return func(w *worker, _ int) (int64, error) {
-		path := w.client.collection
-		if limit != "" {
-			path += "?limit=" + limit
-		}
+		path := w.client.collection + "?" + query
 		if w.token != "" {
 			path += "&continue=" + url.QueryEscape(w.token)
 		}
@@ -134,6 +138,14 @@ func list(limit, accept string) operation {
 		w.token = w.edges.continueToken()
 		return n, err
 	}
+}
+
+// selecting is the end of a query.
+func selecting(selector string) string {
+	if selector == "" {
+		return ""
+	}
+	return "&labelSelector=" + url.QueryEscape(selector)
 }
 
 func (w *worker) do(r request) (int64, error) { return w.client.do(w.id, r, w.buffer, nil) }
@@ -175,6 +187,49 @@ func runRequests(c *client, s *settings, do operation) *result {
 	r := summarise(s, workers, elapsed, failure)
 	r.Warmup = warmup
 	return r
+}
+
+// runProbed is runRequests with requests of /healthz beside it, which tell how long a client of little needs waits meanwhile.
+func runProbed(c *client, s *settings, do operation) (*result, error) {
+	apart := *s
+	apart.connections, apart.clients = 1, 1
+	prober, err := newClient(&apart)
+	if err != nil {
+		return nil, err
+	}
+	if err := prober.connect(); err != nil {
+		return nil, err
+	}
+	w := newWorker(prober, 0, 0)
+	var failure error
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for failure == nil {
+			select {
+			case <-over:
+				return
+			default:
+			}
+			start := time.Now()
+			_, failure = health(w, 0)
+			// A busy kube-apiserver may find its etcd unhealthy; what is measured is when it says so.
+			if status := (*statusError)(nil); errors.As(failure, &status) {
+				failure = nil
+			}
+			w.latencies = append(w.latencies, time.Since(start))
+		}
+	}()
+	r := runRequests(c, s, do)
+	close(over)
+	<-done
+	if failure != nil && r.Errors == 0 {
+		r.fail(&failure)
+	}
+	slices.Sort(w.latencies)
+	r.Probes = len(w.latencies)
+	r.ProbeP50, r.ProbeP99, r.ProbeMax = quantile(w.latencies, 0.5), quantile(w.latencies, 0.99), quantile(w.latencies, 1)
+	return r, nil
 }
 
 // limit ends a phase after count operations or, where count is 0, at a time.

@@ -9,9 +9,12 @@ from contextlib import contextmanager
 
 import pytest
 
+from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.registry import stored
+from aggserver.registry.rest import ListOptions
+from aggserver.registry.selection import predicate
 from aggserver.registry.stored import StoredObject
-from aggserver.storage import changes
+from aggserver.storage import changes, indexes
 from aggserver.storage.cacher import Cacher
 from aggserver.storage.interface import Event
 from aggserver.storage.memory import MemoryStorage
@@ -22,6 +25,7 @@ SIZE = 3000  # bytes of an object
 # Bytes in addition to the objects' own. 180 and 270 were measured; other versions of Python may need more.
 PER_OBJECT = 300
 PER_CHANGE = 400
+PER_LABEL = 30  # 17 were measured
 
 
 def key(number: int) -> str:
@@ -29,7 +33,7 @@ def key(number: int) -> str:
 
 
 def value(number: int, round_: int = 0) -> bytes:
-    metadata = {"name": f"{number:06}", "namespace": "default", "labels": {"app": "web"}}
+    metadata = {"name": f"{number:06}", "namespace": "default", "labels": {"app": "web", "name": f"{number:06}"}}
     made = stored.encode({"metadata": metadata, "spec": {"round": round_, "text": ""}}, "g.io/v1", "Foo")
     return made.replace(b'"text":"', b'"text":"' + b"x" * (SIZE - len(made)))
 
@@ -76,6 +80,20 @@ async def test_an_object(cacher: Cacher[StoredObject]) -> None:
     with measured() as load:
         await cacher.ready()
     assert COUNT * SIZE < load.held < COUNT * (SIZE + PER_OBJECT)
+
+
+@pytest.mark.parametrize("labels", ["app=none", "name=none", "absent"], ids=["one value", "a value of each", "no value"])
+async def test_an_index_takes_few_bytes_of_each_object(
+    cacher: Cacher[StoredObject], monkeypatch: pytest.MonkeyPatch, labels: str
+) -> None:
+    """And the labels are not kept with the objects."""
+    monkeypatch.setattr(indexes, "SMALLEST", 0)
+    await cacher.ready()
+    options = ListOptions(LabelSelector.parse(labels), FieldSelector.parse(""))
+    with measured() as built:
+        assert (await cacher.select(PREFIX, predicate(options, lambda obj: {}))).items == []
+    assert len(cacher._indexes.all()) == 1
+    assert built.held < COUNT * PER_LABEL + 10_000
 
 
 async def test_a_change_keeps_what_it_replaced_and_nothing_of_its_watches(cacher: Cacher[StoredObject]) -> None:

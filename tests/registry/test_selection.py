@@ -33,12 +33,12 @@ def test_names_decode_nothing() -> None:
         ("metadata.namespace=default,metadata.name!=b", True),
         ("metadata.namespace=other", False),
     ):
-        matches = predicate(selection(fields=fields), lambda obj: {})
-        assert matches is not None
-        assert matches(obj) is expected
+        selected = predicate(selection(fields=fields), lambda obj: {})
+        assert selected is not None
+        assert selected.matches(obj) is expected
 
 
 def test_cluster_scoped_objects_have_no_namespace() -> None:
-    matches = predicate(selection(fields="metadata.namespace="), lambda obj: {})
-    assert matches is not None
-    assert matches(StoredObject("/stable.example.com/clocks/a", b"no json", 5))
+    selected = predicate(selection(fields="metadata.namespace="), lambda obj: {})
+    assert selected is not None
+    assert selected.matches(StoredObject("/stable.example.com/clocks/a", b"no json", 5))

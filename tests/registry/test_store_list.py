@@ -5,11 +5,18 @@ from typing import Any
 import pytest
 
 from aggserver.registry.rest import ListResult
+from aggserver.registry.sharding import fnv1a
 from aggserver.registry.store import Store
+from aggserver.storage import indexes
 from aggserver.storage.keys import decode_continue, encode_continue
 from tests.registry.world import GROUP, World, after, change, context, create, delete, refused, selection
 
 PREFIX = f"/{GROUP}/crontabs/default/"
+# Shards: of the uid of `c`, the third that `World` makes, and of the namespace `other`.
+OF_C, OTHERS = (
+    f"shardRange(object.metadata.{field}, '0x{fnv1a(value):016x}', '0x{fnv1a(value) + 1:016x}')"
+    for field, value in (("uid", "uid-3"), ("namespace", "other"))
+)
 
 
 @pytest.fixture
@@ -38,7 +45,17 @@ SELECTED: dict[str, tuple[dict[str, Any], str]] = {
     "another namespace": ({"namespace": "other"}, "f"),
     "a namespace that is not there": ({"namespace": "none"}, ""),
     "labels": ({"labels": "n in (1,3)"}, "bd"),
+    "other labels": ({"labels": "n notin (1,3)", "namespace": ""}, "acef"),
+    "some label": ({"labels": "n", "namespace": ""}, "abcde"),
     "no such label": ({"labels": "!n", "namespace": ""}, "f"),
+    "a greater label": ({"labels": "n>2", "namespace": ""}, "de"),
+    "two labels": ({"labels": "n,n!=1"}, "acde"),
+    "not a field": ({"fields": "spec.color!=red"}, "ace"),
+    "an unset field or another": ({"fields": "spec.color!="}, "abcde"),
+    "a shard": ({"shard_selector": OF_C, "namespace": ""}, "c"),
+    "a shard of namespaces": ({"shard_selector": OTHERS, "namespace": ""}, "f"),
+    "a shard and a label": ({"shard_selector": OTHERS, "labels": "n", "namespace": ""}, ""),
+    "a shard and a field": ({"shard_selector": OTHERS, "fields": "spec.color=red", "namespace": ""}, "f"),
     "a name": ({"fields": "metadata.name=c"}, "c"),
     "a name in any namespace": ({"fields": "metadata.name=f", "namespace": ""}, "f"),
     "a name that is not there": ({"fields": "metadata.name=x"}, ""),
@@ -53,6 +70,14 @@ SELECTED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.fixture(params=["looked up", "looked at"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether objects that match are looked up in an index, or every object is looked at."""
+    if request.param == "looked up":
+        monkeypatch.setattr(indexes, "SMALLEST", 0)
+
+
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("case", SELECTED)
 async def test_selected(five: Store, case: str) -> None:
     options, expected = SELECTED[case]

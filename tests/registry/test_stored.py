@@ -7,7 +7,7 @@ import pytest
 from aggserver.meta import codec
 from aggserver.registry import stored
 from aggserver.registry.stored import StoredObject
-from aggserver.storage.interface import KeyValue
+from aggserver.storage.interface import Corrupt, KeyValue
 
 KEY = "/g/crontabs/default/a"
 
@@ -136,6 +136,14 @@ LABELS: dict[str, tuple[bytes, dict[str, str]]] = {
         b'{"apiVersion":"g/v1","kind":"A","metadata":{"labels":{"x":"}","y":"\\""},"name":"a"}}',
         {"x": "}", "y": '"'},
     ),
+    "a null, which Go takes for an empty string": (
+        b'{"apiVersion":"g/v1","kind":"A","metadata":{"labels":{"x":null,"y":"z"},"name":"a"}}',
+        {"x": "", "y": "z"},
+    ),
+    "the end of a value that looks like another": (
+        b'{"apiVersion":"g/v1","kind":"A","metadata":{"labels":{"x":"\\":\\"y","z":null},"name":"a"}}',
+        {"x": '":"y', "z": ""},
+    ),
 }
 
 
@@ -145,6 +153,20 @@ def test_labels(case: str) -> None:
     assert made(value).labels == labels
     tree = codec.decode_json(value)
     assert made(stored.encode(tree, "g/v1", "A")).labels == labels
+
+
+@pytest.mark.parametrize("labels", ['{"x":1}', '{"x":"y","z":["}"]}', '{"x":{"y":"z"}}'])
+def test_labels_that_another_server_has_stored_and_that_can_not_be(labels: str) -> None:
+    obj = made(b'{"apiVersion":"g/v1","kind":"A","metadata":{"labels":%b,"name":"a"}}' % labels.encode())
+    with pytest.raises(Corrupt, match="labels are not a map of strings"):
+        _ = obj.labels
+
+
+def test_reading_labels_keeps_nothing() -> None:
+    obj = made(LABELS["first"][0])
+    assert obj.read_labels() == obj.read_labels() == {"x": "y", "e.x/z": ""}
+    assert obj.known_labels is None
+    assert obj.read_labels() == obj.labels == obj.known_labels
 
 
 def test_decoded_is_a_tree_of_ones_own() -> None:

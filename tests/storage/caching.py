@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from aggserver.storage.cacher import Cacher, CacheWatcher, WatchEvent
 from aggserver.storage.interface import KeyValue, Storage
+from aggserver.storage.predicate import Predicate
 from tests.waiting import HANG_SECONDS
 
 __all__ = ["PREFIX", "Thing", "World", "at", "make", "silent", "take", "told", "value_is"]
@@ -101,5 +102,6 @@ async def silent(watch: CacheWatcher[Thing]) -> bool:
     return over
 
 
-def value_is(value: str) -> Callable[[Thing], bool]:
-    return lambda thing: thing.value == value
+def value_is(value: str) -> Predicate[Thing]:
+    """A selector that no index knows."""
+    return Predicate(lambda thing: thing.value == value, value)

@@ -8,7 +8,14 @@ to as well, each case gets a store with a prefix of its own. The behaviour is th
 
 from __future__ import annotations
 
-from tests.storage import contract_advance, contract_history, contract_lists, contract_watches, contract_writes
+from tests.storage import (
+    contract_advance,
+    contract_history,
+    contract_lists,
+    contract_selection,
+    contract_watches,
+    contract_writes,
+)
 from tests.storage.suite import Case, Recorder, follow
 
 __all__ = ["CASES", "Case", "Recorder", "follow"]
@@ -19,4 +26,5 @@ CASES: tuple[Case, ...] = (
     *contract_watches.SUITE,
     *contract_history.SUITE,
     *contract_advance.SUITE,
+    *contract_selection.SUITE,
 )

@@ -7,6 +7,7 @@ import pytest
 from aggserver.storage import cacher
 from aggserver.storage.cacher import Cacher
 from aggserver.storage.interface import Compacted, Corrupt, CorruptList, FutureRevision, KeyValue
+from aggserver.storage.predicate import Predicate
 from tests.storage.caching import PREFIX, Thing, World, at, make, value_is
 
 
@@ -96,7 +97,7 @@ async def test_list_at_every_old_revision(world: World, loaded: str) -> None:
             wanted = [name for name in sorted(expected) if matches is None or expected[name] == "1"]
             found, start = [], ""
             while True:
-                page = await world.cacher.list_at(revision, PREFIX, start=start, limit=1, matches=matches)
+                page = await world.cacher.list_at(revision, PREFIX, start=start, limit=1, predicate=matches)
                 found += [thing.name for thing in page.items]
                 if page.more and matches is None:
                     assert page.remaining == len(expected) - len(found)
@@ -141,7 +142,7 @@ async def test_a_list_with_a_selector_lets_others_run_and_shows_one_revision(
         examined += 1
         return thing.value == "x"
 
-    listing = asyncio.create_task(world.cacher.select(PREFIX, matches))
+    listing = asyncio.create_task(world.cacher.select(PREFIX, Predicate(matches, "matches")))
     slices = []
     while not listing.done():
         before = examined
@@ -169,8 +170,8 @@ async def test_lists_with_a_selector_take_turns(world: World, monkeypatch: pytes
         examined += 1
         return False
 
-    lists = [world.cacher.select(PREFIX, matches) for _ in range(6)]
-    older = [world.cacher.list_at(revision, PREFIX, matches=matches) for _ in range(6)]
+    lists = [world.cacher.select(PREFIX, Predicate(matches, "matches")) for _ in range(6)]
+    older = [world.cacher.list_at(revision, PREFIX, predicate=Predicate(matches, "matches")) for _ in range(6)]
     listing = asyncio.gather(*lists, *older)
     most = 0
     while not listing.done():

@@ -53,7 +53,7 @@ async def test_watch_with_a_selector(world: World, source: str) -> None:
 
     Live, from the window, and from the store.
     """
-    live = await world.cacher.watch(PREFIX, matches=value_is("x")) if source == "window" else None
+    live = await world.cacher.watch(PREFIX, predicate=value_is("x")) if source == "window" else None
     await world.put("a", "x")  # 2: made inside
     await world.put("a", "y")  # 3: leaves
     await world.put("a", "z")  # 4: outside
@@ -63,7 +63,7 @@ async def test_watch_with_a_selector(world: World, source: str) -> None:
     await world.put("a", "y")  # 8: made outside
     await world.remove("a")  # 9: removed outside
     await world.cacher.ready()
-    replayed = await world.cacher.watch(PREFIX, after=1, matches=value_is("x"))
+    replayed = await world.cacher.watch(PREFIX, after=1, predicate=value_is("x"))
     for watch in filter(None, (live, replayed)):
         assert await take(watch, 5) == [
             ("ADDED", "a", "x", 2),

@@ -48,12 +48,23 @@ def test_any_writes_leave_what_a_dict_has(loaded: int, removals: float) -> None:
     assert found.get("001") is None
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_values_of_many_keys(seed: int) -> None:
+    chance = random.Random(seed)
+    expected = {f"{number:03}": number for number in sorted(chance.sample(range(200), 80))}
+    found = Ordered(list(expected), list(expected.values()))
+    for count in (0, 1, 5, 100, 200):
+        keys = sorted(f"{number:03}" for number in chance.sample(range(200), count))
+        assert list(found.get_all(keys)) == [(key, expected[key]) for key in keys if key in expected]
+    assert list(found.get_all(expected)) == list(expected.items())
+
+
 def test_an_empty_map() -> None:
     check(Ordered(), {}, "", "~")
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_snapshot_stays_as_it_was_whatever_is_written_meanwhile(seed: int) -> None:
+def test_a_frozen_map_stays_as_it_was_whatever_is_written_meanwhile(seed: int) -> None:
     chance = random.Random(seed)
     expected = {f"{number:03}": number for number in range(0, 60, 2)}
     found = Ordered(list(expected), list(expected.values()))
@@ -62,7 +73,8 @@ def test_a_snapshot_stays_as_it_was_whatever_is_written_meanwhile(seed: int) -> 
         if number % 20 == 0:
             start, end = sorted(f"{chance.randrange(125):03}" for _ in range(2))
             inside = [(key, value) for key, value in sorted(expected.items()) if start <= key < end]
-            snapshots.append((found.snapshot(*found.span(start, end)), inside))
+            frozen = found.frozen()
+            snapshots.append((frozen, frozen.items(*frozen.span(start, end)), inside))
         key = f"{chance.randrange(120):03}"
         if key in expected and chance.random() < 0.6:
             found.remove(key)
@@ -71,16 +83,18 @@ def test_a_snapshot_stays_as_it_was_whatever_is_written_meanwhile(seed: int) -> 
             found.put(key, number)
             expected[key] = number
     check(found, expected, "", "~")
-    assert [list(snapshot) for snapshot, _ in snapshots] == [inside for _, inside in snapshots]
+    for frozen, items, inside in snapshots:
+        assert list(items) == inside
+        assert all(frozen.get(key) == value for key, value in inside)
 
 
-def test_a_part_is_copied_once_after_a_snapshot() -> None:
+def test_a_part_is_copied_once_after_a_freeze() -> None:
     found = Ordered([f"{number:03}" for number in range(8)], list(range(8)))
     before = found._keys[1]
-    snapshot = found.snapshot(0, 8)
+    frozen = found.frozen()
     found.put("004", -4)
     copied = found._keys[1]
     found.put("005", -5)
     assert copied is not before
     assert found._keys[1] is copied
-    assert [value for _, value in snapshot] == list(range(8))
+    assert frozen.values(0, 8) == list(range(8))

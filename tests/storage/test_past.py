@@ -11,6 +11,7 @@ import pytest
 from aggserver.storage import changes, past
 from aggserver.storage.cacher import WatchEvent
 from aggserver.storage.interface import Compacted
+from aggserver.storage.predicate import Predicate
 from tests.storage.caching import PREFIX, Thing, World, silent, take, told, value_is
 
 
@@ -91,7 +92,7 @@ async def test_the_state_is_that_of_its_revision_whatever_is_written_meanwhile(
     select = value_is("x") if matches else None
     revision = await world.cacher.sync()
     expected = [(thing.name, thing.revision) for thing in (await world.cacher.select(PREFIX, select)).items]
-    watch = await world.cacher.watch(PREFIX, matches=select, initial=True, initial_end=True)
+    watch = await world.cacher.watch(PREFIX, predicate=select, initial=True, initial_end=True)
     initial: list[WatchEvent[Thing]] = []
     while not (initial and initial[-1].initial_events_end):
         initial += await anext(watch)
@@ -180,7 +181,7 @@ async def test_a_selector_is_matched_before_a_part_is_counted(world: World, monk
 
     monkeypatch.setattr(past.Past, "next", counted)
     after = None if begin == "objects" else 1
-    watch = await world.cacher.watch(PREFIX, after=after, matches=value_is("wanted"))
+    watch = await world.cacher.watch(PREFIX, after=after, predicate=value_is("wanted"))
     assert await take(watch, 1) == [("ADDED", "9999", "wanted", last)]
     assert len(parts) <= (601 * 5000 // past.READ_MATCHING + 8 if begin == "store" else 5)
 
@@ -198,7 +199,7 @@ async def test_watches_that_look_for_few_objects_take_turns(world: World, monkey
         examined.append(iterations)
         return thing.value == "wanted"
 
-    watches = [await world.cacher.watch(PREFIX, matches=matches) for _ in range(10)]
+    watches = [await world.cacher.watch(PREFIX, predicate=Predicate(matches, "matches")) for _ in range(10)]
     taking = asyncio.gather(*(take(watch, 1) for watch in watches))
     while not taking.done():
         iterations += 1

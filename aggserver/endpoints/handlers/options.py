@@ -88,6 +88,7 @@ def list_options(scope: ResourceScope, query: Mapping[str, str], *, name: str) -
     options = ListOptions(
         labels=labels,
         fields=fields,
+        shard_selector=query.get("shardSelector", ""),
         resource_version=query.get("resourceVersion", ""),
         resource_version_match=query.get("resourceVersionMatch", ""),
         limit=max(0, limit),  # a negative limit is none

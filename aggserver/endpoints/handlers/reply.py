@@ -49,6 +49,8 @@ def list_reply(scope: ResourceScope, request: Request, media: MediaType, result:
     if media.convert:
         before = {"kind": media.convert, "apiVersion": media.api_version, "metadata": meta}
         return forms.listing_response(media, forms.Listing(before, "items", result.items, {}, _metadata_of(media)), 200)
+    if result.shard:
+        meta["shardInfo"] = {"selector": result.shard}
     before, after = {"apiVersion": scope.info.api_version}, {"kind": scope.info.list_kind, "metadata": meta}
     entry = _without_type if scope.typed else None
     return forms.listing_response(media, forms.Listing(before, "items", result.items, after, entry), 200)
