@@ -80,7 +80,10 @@ class Table:
         key = new.metadata.namespace, new.metadata.name
         with database() as db:
             try:
-                values = (*key, new.title, new.state, _kept(new), str(uuid.uuid4()))
+                # Another one each time that a name is used, since its deletion is in the log.
+                (last,) = db.execute("select coalesce(max(id), 0) from log").fetchone()
+                uid = uuid.uuid5(uuid.NAMESPACE_OID, f"{self.name}/{key}/{last}")
+                values = (*key, new.title, new.state, _kept(new), str(uid))
                 db.execute(f"insert into {self.name} values (?, ?, ?, ?, ?, 1, ?)", values)
             except sqlite3.IntegrityError:
                 raise AlreadyExists from None
