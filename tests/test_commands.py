@@ -58,6 +58,7 @@ READ = [
     "python -m benchmarks.layers",
     "python -m benchmarks.merging",
     "python -m benchmarks.operators",
+    "python -m benchmarks.resources",
     "python -m benchmarks.replicas",
     "python -m benchmarks.resources",
     "python -m benchmarks.testing",
