@@ -173,7 +173,8 @@ def _table(figures: Figures, objects: int, rounds: int) -> str:
     ).stdout.strip()
     lines = [
         f"Commit `{commit}`, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}: {os.cpu_count()} cores, {objects:,} objects of "
-        f"{SIZE:,} bytes, HTTP/2, medians of {rounds} rounds.",
+        f"{SIZE:,} bytes, HTTP/2, medians of {rounds} rounds; load of the machine "
+        f"at the end {os.getloadavg()[0]:.0f}.",
         "",
         "| what | kube-apiserver | aggserver | times | CPU ms each of both | `/healthz` p99 of both |",
         "|---|---|---|---|---|---|",

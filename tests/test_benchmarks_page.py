@@ -40,6 +40,7 @@ def test_there_is_something_to_look_at() -> None:
         "Admission",
         "Adoption",
         "Full lists",
+        "Selectors",
     }
     assert {row.section for row in rows()} == measured
 
