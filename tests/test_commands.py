@@ -58,7 +58,6 @@ READ = [
     "python -m benchmarks.layers",
     "python -m benchmarks.merging",
     "python -m benchmarks.operators",
-    "python -m benchmarks.resources",
     "python -m benchmarks.replicas",
     "python -m benchmarks.resources",
     "python -m benchmarks.testing",
