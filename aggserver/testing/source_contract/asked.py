@@ -5,7 +5,7 @@ What a function does wrong is an AssertionError that names the function and the 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +16,9 @@ from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject, json_copy
 from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.resources.calls import Calls
-from aggserver.resources.requests import Fields, Labels, ListRequest, Request
-from aggserver.resources.source import ObjectSource
+from aggserver.resources.events import Bookmark
+from aggserver.resources.requests import Fields, Labels, ListRequest, Request, WatchRequest
+from aggserver.resources.source import ObjectSource, ToldEvent
 from aggserver.resources.virtual import Virtual
 from aggserver.schema.compiled import CompiledSchema
 from aggserver.storage import keys
@@ -59,7 +60,7 @@ class _StrictSource(ObjectSource):
 
 class Asked:
     """state: of the App. is_followed: whether a server would keep a mirror, by a feed or by polls. is_filtered: whether the last
-    page said that all of its objects match the selectors.
+    page said that all of its objects match the selectors. revision: of the last page, '' where the source has none.
     """
 
     def __init__(self, handle: Virtual[Any, Any], state: Any, calls: Calls) -> None:
@@ -69,10 +70,17 @@ class Asked:
         self.info = declaration.info
         self.is_followed = declaration.poll is not None or handle.functions.feed is not None
         self.is_filtered = False
+        self.revision = ""
         self.state = state
         self._calls = calls
         self._source = _StrictSource(
-            self.info, handle.functions, declaration.codec, calls, lambda: state, keeps=declaration.keeps
+            self.info,
+            handle.functions,
+            declaration.codec,
+            calls,
+            lambda: state,
+            keeps=declaration.keeps,
+            revisions=declaration.revisions,
         )
         self._schema = CompiledSchema(declaration.schema)
 
@@ -100,7 +108,7 @@ class Asked:
         )
         with naming(self.function("list")):
             page = await self._source.page(request)
-        self.is_filtered = page.filtered
+        self.is_filtered, self.revision = page.filtered, page.revision
         return [self._item(*each) for each in page.objects], page.cursor
 
     async def pages(self, **asked: Any) -> AsyncIterator[list[Item]]:
@@ -191,6 +199,14 @@ class Asked:
     def changes(self) -> AsyncIterator[Any]:
         assert self.functions.feed is not None
         return self._calls.stream(self.functions.feed, self.state)
+
+    def events(self, revision: str) -> AsyncGenerator[ToldEvent | Bookmark, None]:
+        """What `watch` tells after a revision, of all objects."""
+        everything = Labels(LabelSelector.parse("")), Fields(FieldSelector.parse(""))
+        request: WatchRequest[Any] = WatchRequest(
+            CONTROLLER, None, "", labels=everything[0], fields=everything[1], revision=revision
+        )
+        return self._source.events(request)
 
     def changed(self, value: Any) -> tuple[str, bytes]:
         made = self._source.changed(value)

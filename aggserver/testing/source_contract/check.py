@@ -9,7 +9,9 @@ from aggserver.resources.calls import Calls
 from aggserver.resources.virtual import Virtual
 from aggserver.testing.source_contract.asked import Asked
 from aggserver.testing.source_contract.feeds import FollowedFeed
+from aggserver.testing.source_contract.follower import Follower
 from aggserver.testing.source_contract.reads import check_reads
+from aggserver.testing.source_contract.watches import FollowedWatch
 from aggserver.testing.source_contract.writes import Writes
 
 __all__ = ["check_source"]
@@ -34,7 +36,7 @@ async def check_source(
     state: `request.state`, which the lifespan of the App would yield. new: an object that is not there yet; needed for a resource
     with `create`, and removed afterwards if it has `delete`. change: changes a field of an object, in place or by returning
     another one; needed for a resource with `update`. touch: changes the source as others do, such as by a statement of SQL, to
-    see whether the feed tells. seconds: the longest that a feed may take to tell of a change.
+    see whether the feed or the watch tells. seconds: the longest that these may take to tell of a change.
 
     Raises TypeError where an argument is missing.
     """
@@ -62,19 +64,25 @@ async def _check(
     seconds: float,
 ) -> None:
     await check_reads(asked)
-    if asked.functions.feed is None:
+    functions = asked.functions
+    if functions.feed is None and functions.watch is None:
         await Writes(asked, new, change, None).check()
         return
+    first: FollowedWatch | None = None
     for is_second in (False, True):
-        followed = FollowedFeed(asked, seconds)
+        followed: Follower
+        if functions.feed is not None:
+            followed = FollowedFeed(asked, seconds)
+        else:
+            followed = first = FollowedWatch(asked, seconds, first)
         try:
             await followed.begin()
-            if is_second:  # as after a failure: the feed is called again
+            if is_second:  # as after a failure: the function is called again
                 await followed.settled("state when it was called for a second time")
             else:
                 if touch is not None:
                     await touch()
-                    await followed.settled("change that touch has made right after the first Relist()")
+                    await followed.settled(f"change that touch has made {followed.start}")
                 await Writes(asked, new, change, followed).check()
                 await followed.settled("last of all changes")
         except BaseException:

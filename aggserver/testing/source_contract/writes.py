@@ -16,7 +16,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.resources.errors import AlreadyExists, Conflict, NotFound
 from aggserver.storage import keys
 from aggserver.testing.source_contract.asked import Asked, Item, difference, naming, raised_by, shown, told
-from aggserver.testing.source_contract.feeds import FollowedFeed
+from aggserver.testing.source_contract.follower import Follower
 from aggserver.testing.source_contract.reads import check_schema, same
 
 __all__ = ["Writes"]
@@ -47,10 +47,10 @@ Change = Callable[[Any], Any]
 class Writes:
     """new: an object that is not there yet. change: changes an object in place, or returns another one.
 
-    followed: a feed, which has to tell of each write.
+    followed: a feed or a watch, which has to tell of each write.
     """
 
-    def __init__(self, asked: Asked, new: Any, change: Change | None, followed: FollowedFeed | None) -> None:
+    def __init__(self, asked: Asked, new: Any, change: Change | None, followed: Follower | None) -> None:
         self._asked = asked
         self._followed = followed
         self._change = change
