@@ -6,8 +6,10 @@ No file of the other sizes of tests: `python -m tests.postgres` runs it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import random
 import re
 import subprocess
 import threading
@@ -23,12 +25,40 @@ import pytest
 from aggserver import Metadata
 from aggserver.testing import Server, check_source
 from tests.controlplane.binaries import obtain
-from tests.postgres.database import Database
+from tests.controlplane.processes import free_ports
+from tests.history.sources import Log, Told, check_told, logged, state_of
+from tests.integration.informer_program import informing
+from tests.postgres.database import Database, DatabaseError
 from tests.waiting import HANG_SECONDS, POLL_SECONDS
 
 ROWS = 100_000
 ALL = "/apis/dc.example.com/v1/machines"
 FOLLOW = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=3600"
+
+# All states that the rows ever had.
+LOGGED = """
+create table log (id bigserial primary key, site text, name text, uid uuid, version bigint, cores integer, state text);
+create function machine_logged() returns trigger language plpgsql as $$
+begin
+    if tg_op = 'DELETE' then
+        insert into log (site, name, uid) values (old.site, old.name, old.uid);
+    else
+        insert into log (site, name, uid, version, cores, state)
+        values (new.site, new.name, new.uid, new.version, new.cores, new.state);
+    end if;
+    return null;
+end $$;
+insert into log (site, name, uid, version, cores, state) select site, name, uid, version, cores, state from machine;
+create trigger machine_logged after insert or update or delete on machine for each row execute function machine_logged();
+"""
+STATEMENTS = (
+    "insert into machine (site, name, cores) values ('north', '{name}', {cores}) on conflict do nothing",
+    "update machine set cores = {cores} where name = '{name}'",
+    "update machine set state = case state when 'on' then 'off' else 'on' end where name = '{name}'",
+    "delete from machine where site = 'north' and name = '{name}'",
+)
+NAMES = ("dell", "sun", "hp", "cray")
+SEED, SOME = 408_133, 150
 
 
 @pytest.fixture
@@ -205,3 +235,93 @@ def test_a_database_that_is_killed(kubectl: Kubectl, database: Database) -> None
         assert watch.is_open
     names = [(kind, name) for kind, name in watch.changes if kind in ("MODIFIED", "DELETED")]
     assert sorted(names) == [("DELETED", "south/dell"), ("MODIFIED", "north/sun")]
+
+
+class Writer(threading.Thread):
+    """Runs statements until it is told to stop. written: how many have succeeded."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(daemon=True)
+        self.written = 0
+        self._database = database
+        self._chance = random.Random(SEED)
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        while not self._stopped.is_set():
+            statement = self._chance.choice(STATEMENTS)
+            statement = statement.format(name=self._chance.choice(NAMES), cores=self._chance.randint(1, 99))
+            try:
+                self._database.sql(statement)
+            except DatabaseError:  # it is being killed
+                continue
+            self.written += 1
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.join()
+
+
+def read_log(database: Database) -> Log:
+    rows = database.sql("select site, name, uid, version, cores, state from log order by id").splitlines()
+    found = []
+    for row in rows:
+        site, name, uid, version, cores, state = row.split("|")
+        found.append((site, name, uid, int(version) if version else None, int(cores) if cores else None, state))
+    return logged(found)
+
+
+def read_told(said: Path) -> list[Told]:
+    lists, found = 0, []
+    for line in said.read_text().splitlines(keepends=True):
+        if not line.endswith("\n"):
+            break
+        each = json.loads(line)
+        lists += each["did"] == "list"
+        if each["did"] in ("add", "update", "delete"):
+            found.append(Told(each["did"], *state_of(each["object"], ("cores", "state")), lists))
+    return found
+
+
+def test_informers_are_told_what_the_database_had(database: Database, tmp_path: Path) -> None:
+    """client-go's, with WatchList and without, while somebody writes and database and server are ended in turn."""
+    database.sql(LOGGED)
+    arguments = ["--app", "machines:app", "--data", str(tmp_path / "data"), "--secure-port", str(free_ports(1)[0])]
+    server = Server(arguments=arguments, folder=tmp_path)
+    said = {watch_list: tmp_path / f"said-{watch_list}" for watch_list in ("true", "false")}
+    with server, contextlib.ExitStack() as stack:
+        kubeconfig = server.kubeconfig
+        informers = {
+            path: stack.enter_context(
+                informing(
+                    path, kubeconfig, "machines.v1.dc.example.com", environment={"KUBE_FEATURE_WatchListClient": watch_list}
+                )
+            )
+            for watch_list, path in said.items()
+        }
+        for path in said.values():
+            until(lambda path=path: read_told(path), "an informer was told nothing")
+        writer = Writer(database)
+        writer.start()
+        for ends_server in (False, True, False, True):
+            wanted = writer.written + SOME
+            until(lambda wanted=wanted: writer.written >= wanted, "nothing could be written")
+            if ends_server:
+                server.stop()
+                server.start()
+            else:
+                database.kill()
+                database.start()
+        writer.stop()
+        log = read_log(database)
+        for path, informer in informers.items():
+            until(
+                lambda path=path: not [each for each in check_told(log, read_told(path), log.now()) if each.startswith("at")],
+                "an informer did not come to the state of the database",
+            )
+            held = dict(state_of(obj, ("cores", "state")) for obj in informer.end())
+            told = read_told(path)
+            assert check_told(log, told, held) == []
+            assert len(told) > SOME // 3
+        assert len(log.states) >= len(NAMES)
+        assert sum(map(len, log.states.values())) > SOME
