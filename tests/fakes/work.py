@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import Callable, Coroutine
 from types import FrameType
@@ -52,9 +53,12 @@ def _traced(call: Callable[[], object]) -> tuple[Any, int]:
         count += event == "opcode"
         return traced
 
-    before = sys.gettrace()
+    before, collects = sys.gettrace(), gc.isenabled()
+    gc.disable()  # a collection may end what other tests have left, which is no work of this call
     sys.settrace(traced)
     try:
         return call(), count
     finally:
         sys.settrace(before)
+        if collects:
+            gc.enable()

@@ -223,9 +223,19 @@ def _release(client: Client) -> None:
             client.request("PATCH", path("things", held["metadata"]["name"]), merge, b'{"metadata":{"finalizers":null}}')
 
 
+# managedFields are sorted by the second of their last write, and the oldest ones merged in that order: if a second begins while a
+# case of these is played, the two servers may see it begin between other requests. Then it is played again.
+BY_THE_SECOND = {"owners-twelve-in-two-versions"}
+ATTEMPTS = 10
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_same_answer(sides: tuple[Side, Side], name: str) -> None:
     upstream, ours = played(sides, name, CASES[name])
+    for number in range(ATTEMPTS if name in BY_THE_SECOND else 0):
+        if upstream == ours:
+            break
+        upstream, ours = played(sides, f"{name}-{number}", CASES[name])
     check(name, upstream, ours)
 
 
