@@ -764,7 +764,7 @@ def _of_several() -> dict[str, WebhookCase]:
             [hook(hangs(5), timeoutSeconds=1, **IGNORE), judge(hangs(5), timeoutSeconds=1, **IGNORE)], [create()]
         ),
         "judge-hangs": WebhookCase([judge(hangs(5), timeoutSeconds=1)], [create()]),
-        "request-late": WebhookCase([judge(hangs(5), timeoutSeconds=10)], [create(query="timeout=1s")]),
+        "request-late": WebhookCase([judge(hangs(5), timeoutSeconds=10)], [create(query="timeout=1s")], is_late=True),
         "request-timeout": WebhookCase([judge(allow, timeoutSeconds=30)], [create(query="timeout=7s")]),
         "name-twice": WebhookCase([hook(tag("a"), "a", **again), hook(tag("b"), "b", "b", **again), judge(allow)], [create()]),
     }

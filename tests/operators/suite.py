@@ -131,18 +131,23 @@ def run(folder: Path, package: str, assets: Path, report: Path) -> Run:
     # Of the variables that a developer may have set, those of single programs would win.
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TEST_ASSET_", "USE_EXISTING_"))}
     began = time.monotonic()
-    done = subprocess.run(
-        command,
-        cwd=folder / "pkg" / package,
-        env={**kept, "KUBEBUILDER_ASSETS": str(assets)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
+    for _ in range(2):
+        done = subprocess.run(
+            command,
+            cwd=folder / "pkg" / package,
+            env={**kept, "KUBEBUILDER_ASSETS": str(assets)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_SECONDS,
+            check=False,
+        )
+        # A suite looks for a free port long before its webhook server listens there, in a goroutine whose failure ends the whole
+        # program. Somebody else may have the port by then; if that was not the reason, it ends so again.
+        if report.exists() or "Your Test Panicked" not in done.stdout:
+            break
     seconds = time.monotonic() - began
     if not report.exists():
         raise SuiteError(f"{package}: no report; the suite ended with {done.returncode}:\n{done.stdout[-4000:]}")
