@@ -55,8 +55,8 @@ class WebhookCase:
     """steps: requests; `$namespace` is the case's namespace. everywhere: whether its webhooks are for all namespaces.
 
     malformed: whether a webhook leaves metadata that can't be decoded. It is dropped at once here, and upstream only after all
-    webhooks, so what later ones are sent is not compared. is_late: whether the server gives the request up: kube-apiserver may then
-    close the connection without an answer, upon which the client sends the request once more, so equal reviews count once.
+    webhooks, so what later ones are sent is not compared. is_late: whether the server gives the request up: kube-apiserver may
+    then close the connection without an answer, upon which the client sends the request once more: equal reviews count once.
     """
 
     hooks: Sequence[Hook]
