@@ -53,7 +53,7 @@ class PassingStore(DirectStore):
         return page.revision
 
     def _named(self, context: Context, options: ListOptions) -> str:
-        """None: the answer of `get` has no revision that a watch of the list could begin at."""
+        """'', since the answer of `get` has no revision that a watch of the list could begin at."""
         return ""
 
     def _check_listable(self, options: ListOptions) -> None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import heapq
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,6 +43,7 @@ from aggserver.storage.interface import (
 )
 from aggserver.storage.keys import resource_prefix
 from aggserver.storage.losses import Defect, as_lost, is_own
+from aggserver.storage.revision_waiters import RevisionWaiters
 
 __all__ = ["PREFIX", "KeptMetadata", "Sidecar", "read_record"]
 
@@ -130,7 +130,7 @@ class Sidecar:
         self._ready = asyncio.Event()
         self._lost = asyncio.Event()
         self._subscription: Subscription | None = None
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._waiters = RevisionWaiters()
         self._trouble = ""
 
     def trouble(self) -> str | None:
@@ -236,18 +236,10 @@ class Sidecar:
             self._subscription.progress()
         if revision <= self.revision:
             return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (revision, id(future), future)
-        heapq.heappush(self._waiting, entry)
         try:
-            async with asyncio.timeout(_WAIT_SECONDS):
-                await future
+            await self._waiters.wait(revision, _WAIT_SECONDS)
         except TimeoutError:
             raise FutureRevision(revision, self.revision) from None
-        finally:
-            if entry in self._waiting:
-                self._waiting.remove(entry)
-                heapq.heapify(self._waiting)
 
     async def run(self) -> None:
         """Follow the records, until cancelled."""
@@ -348,10 +340,7 @@ class Sidecar:
         self.revision = max(self.revision, revision)
         if self._ahead:
             self._ahead = {key: at for key, at in self._ahead.items() if at > revision}
-        while self._waiting and self._waiting[0][0] <= self.revision:
-            future = heapq.heappop(self._waiting)[2]
-            if not future.done():
-                future.set_result(None)
+        self._waiters.reached(self.revision)
 
     # --- writing ---
 

@@ -41,6 +41,7 @@ from aggserver.storage.losses import Defect, as_lost, is_own
 from aggserver.storage.ordered import Ordered
 from aggserver.storage.past import CLOCK_EVERY, LOOK_MATCHING, SLICE_SECONDS, Past, PastSources
 from aggserver.storage.predicate import Predicate
+from aggserver.storage.revision_waiters import RevisionWaiters
 from aggserver.storage.watcher import CacheWatcher
 
 __all__ = ["CacheWatcher", "Cached", "Cacher", "ListPage", "WatchEvent"]
@@ -118,7 +119,7 @@ class Cacher(Generic[T]):
         self._indexes = Indexes(self._objects, self._turns, clock)
         self._watchers: dict[str, Audience[T, CacheWatcher[T]]] = {}
         self._behind: dict[CacheWatcher[T], None] = {}  # watches that still get past events
-        self._waiting: builtins.list[tuple[int, int, asyncio.Future[None]]] = []
+        self._waiters = RevisionWaiters()
         self._subscription: Subscription | None = None
         self._loaded = False
         self._loading: asyncio.Task[None] | None = None
@@ -316,10 +317,7 @@ class Cacher(Generic[T]):
 
     def _advance(self, revision: int) -> None:
         self.revision = revision
-        while self._waiting and self._waiting[0][0] <= revision:
-            future = heapq.heappop(self._waiting)[2]
-            if not future.done():
-                future.set_result(None)
+        self._waiters.reached(revision)
 
     def lost(self, error: StorageError) -> None:
         """As the store's sink: watch the store again, from the cache's revision if the store still has it."""
@@ -388,9 +386,7 @@ class Cacher(Generic[T]):
         if self._subscription is not None:
             self._subscription.close()
         self.end_watches()
-        for _, _, future in self._waiting:
-            if not future.done():
-                future.set_exception(Unavailable(f"the cache of {self._prefix} is closed"))
+        self._waiters.fail(Unavailable(f"the cache of {self._prefix} is closed"))
 
     def end_watches(self) -> None:
         """End all watches as if the server closed them, after they got all events until now. The cache goes on."""
@@ -439,18 +435,10 @@ class Cacher(Generic[T]):
             self.progress()
         if revision <= self.revision:
             return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (revision, id(future), future)
-        heapq.heappush(self._waiting, entry)
         try:
-            async with asyncio.timeout(timeout):
-                await future
+            await self._waiters.wait(revision, timeout)
         except TimeoutError:
             raise FutureRevision(revision, self.revision) from None
-        finally:
-            if not self._closed and entry in self._waiting:
-                self._waiting.remove(entry)
-                heapq.heapify(self._waiting)
 
     def progress(self) -> int:
         """Request progress from the store; returns the revision known after that."""
