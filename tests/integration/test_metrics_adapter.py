@@ -18,6 +18,7 @@ import pytest
 from tests.controlplane.binaries import obtain
 from tests.controlplane.plane import CONTROLLERS, ControlPlane
 from tests.controlplane.processes import free_ports
+from tests.integration.beside import api_service, service
 from tests.integration.cases_metrics import CASES, DIFFERENT, VERSIONS
 from tests.integration.comparison import Seen, play
 from tests.integration.raw import Client
@@ -85,7 +86,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[Answers, Any],
             plane.kubectl("patch", "pod", pod, "--subresource=status", "-p", json.dumps(status))
         # The controller of Deployments does not run; without replicas an average has no meaning.
         plane.kubectl("patch", "deployment", "web", "--subresource=status", "-p", json.dumps({"status": {"replicas": 2}}))
-        services = [_api_service(*name.split(".", 1), port) for name in API_SERVICES]
+        lead = service("adapter", NAMESPACE, port)
+        versions = [name.split(".", 1) for name in API_SERVICES]
+        services = [api_service(version, group, lead, 100, 100 if version == "v1beta1" else 200) for version, group in versions]
         plane.kubectl("create", "-f", "-", input="\n---\n".join(map(json.dumps, services)))
         adapter = MetricsAdapter(plane, folder, port)
         try:
@@ -151,12 +154,7 @@ def _autoscaled(plane: ControlPlane) -> Any:
 
 def _objects(port: int) -> Iterator[dict[str, Any]]:
     yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    yield {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "adapter", "namespace": NAMESPACE},
-        "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]},
-    }
+    yield service("adapter", NAMESPACE, port)
     spec = {"containers": [{"name": "main", "image": "main:1"}]}
     for pod, app in (("web-1", "web"), ("web-2", "web"), ("db-1", "db")):
         metadata = {"name": pod, "namespace": "default", "labels": {"app": app}}
@@ -177,22 +175,6 @@ def _objects(port: int) -> Iterator[dict[str, Any]]:
             "replicas": 2,
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
-    }
-
-
-def _api_service(version: str, group: str, port: int) -> dict[str, Any]:
-    return {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": f"{version}.{group}"},
-        "spec": {
-            "group": group,
-            "version": version,
-            "service": {"name": "adapter", "namespace": NAMESPACE, "port": port},
-            "insecureSkipTLSVerify": True,
-            "groupPriorityMinimum": 100,
-            "versionPriority": 100 if version == "v1beta1" else 200,
         },
     }
 

@@ -17,6 +17,7 @@ import pytest
 
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.processes import free_ports
+from tests.integration.beside import api_service, service
 from tests.integration.cases_wardle import BANNED, CASES, DIFFERENT, GROUP, NAMESPACE
 from tests.integration.comparison import Seen, play
 from tests.integration.raw import Client
@@ -38,7 +39,9 @@ def answers(own_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFa
     port = free_ports(1)[0]
     plane.kubectl("create", "-f", "-", input="\n---\n".join(json.dumps(each) for each in _objects(port)))
     try:
-        services = [json.dumps(_api_service(version, port)) for version in VERSIONS]
+        lead = service("wardle", NAMESPACE, port)
+        priorities = {version: 100 if version == "v1alpha1" else 200 for version in VERSIONS}
+        services = [json.dumps(api_service(version, GROUP, lead, 2000, priority)) for version, priority in priorities.items()]
         plane.kubectl("create", "-f", "-", input="\n---\n".join(services))
         sample = SampleApiserver(plane, folder, port)
         try:
@@ -88,28 +91,7 @@ def _played(plane: ControlPlane) -> Answers:
 
 def _objects(port: int) -> Iterator[dict[str, Any]]:
     yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    yield {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "wardle", "namespace": NAMESPACE},
-        "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]},
-    }
-
-
-def _api_service(version: str, port: int) -> dict[str, Any]:
-    return {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": f"{version}.{GROUP}"},
-        "spec": {
-            "group": GROUP,
-            "version": version,
-            "service": {"name": "wardle", "namespace": NAMESPACE, "port": port},
-            "insecureSkipTLSVerify": True,
-            "groupPriorityMinimum": 2000,
-            "versionPriority": 100 if version == "v1alpha1" else 200,
-        },
-    }
+    yield service("wardle", NAMESPACE, port)
 
 
 @pytest.mark.parametrize("name", CASES)
