@@ -26,7 +26,7 @@ from tests.controlplane.binaries import Binaries
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.processes import Guard, Process, ProcessError, end, free_ports
 
-__all__ = ["Aggserver", "KubeApiserver", "Server", "kubeconfig_access"]
+__all__ = ["Aggserver", "KubeApiserver", "ReadyWatch", "Server", "kubeconfig_access"]
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -83,7 +83,7 @@ class KubeApiserver:
         self._programs: dict[str, int] = {}
 
     def __enter__(self) -> Self:
-        watch = _ReadyWatch(self._plane.kubeconfig, self._plane.folder / "access")
+        watch = ReadyWatch(self._plane.kubeconfig, self._plane.folder / "access")
         before = children(os.getpid())
         self._plane.start()
         self.access, self.start_seconds = watch.result()
@@ -129,7 +129,7 @@ class Aggserver:
     def __enter__(self) -> Self:
         data = self._folder / "data"
         self._folder.mkdir(exist_ok=True)
-        watch = _ReadyWatch(data / "kubeconfig", self._folder / "access")
+        watch = ReadyWatch(data / "kubeconfig", self._folder / "access")
         storage = self._start_etcd(self._etcd) if self._etcd else []
         dev = ["-m", "aggserver", "dev", "--data", str(data), "--secure-port", "0", *storage]
         process = self._start(self.name, [sys.executable, *self._profiler, *dev])
@@ -180,7 +180,7 @@ class Aggserver:
             process.check()
 
 
-class _ReadyWatch:
+class ReadyWatch:
     """Measures the time until the server that writes `kubeconfig` is ready; keeps PEM files in `folder`."""
 
     def __init__(self, kubeconfig: Path, folder: Path) -> None:

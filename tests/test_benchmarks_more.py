@@ -1,4 +1,4 @@
-"""The arithmetic of the benchmarks of layers, of replicas and of full lists."""
+"""The arithmetic of the benchmarks of layers, of Pythons, of replicas and of full lists."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from benchmarks import interpreters
 from benchmarks.full_lists import Figures, full_lists_document
 from benchmarks.layers import LAYERS, OTHER, layer_of, layers_document, profile, samples_of
 from benchmarks.replicas import ASIDE, WORK, Cost, Model, model, replicas_document
@@ -98,3 +99,17 @@ def test_the_table_of_full_lists() -> None:
     assert "| 16, gzip | 5,000 MB, and failed | **6 MB** | n/a / 300 | n/a / 10.5 |" in text
     assert "- kube-apiserver, 16 at once: not all came: a timeout" in text
     assert text.endswith("At rest before the first list: kube-apiserver 800 MB, aggserver 200 MB.")
+
+
+def test_the_table_of_pythons() -> None:
+    costs = {work.name: 100.0 * number for number, work in enumerate(interpreters.WORK, 1)}
+    found = {
+        interpreters.HERE: interpreters.Figures("3.11.7 without PGO", costs, 120_000_000),
+        "3.13": interpreters.Figures("3.13.5 of Debian", costs, 130_400_000),
+    }
+    lines = interpreters.interpreters_document(found, 2, 1.0, MADE).splitlines()
+    assert lines[-2:] == [
+        "| 3.11.7 without PGO (the one of the other tables) | 100 | 200 | 300 | 400 | 500 | 600 | 120 MB |",
+        "| 3.13.5 of Debian | 100 | 200 | 300 | 400 | 500 | 600 | 130 MB |",
+    ]
+    assert lines[2].count("|") == lines[-1].count("|")

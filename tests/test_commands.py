@@ -55,6 +55,7 @@ READ = [
     "python -m benchmarks.definitions",
     "python -m benchmarks.encodings",
     "python -m benchmarks.full_lists",
+    "python -m benchmarks.interpreters",
     "python -m benchmarks.layers",
     "python -m benchmarks.merging",
     "python -m benchmarks.operators",
