@@ -66,18 +66,34 @@ class StoredObject:
     known_labels: the labels, after they were read for the first time.
     """
 
-    __slots__ = ("_conformed", "_fields", "_row", "content_revision", "form", "key", "known_labels", "raw", "revision")
+    # In few words: with each of eight further slots it would take ten bytes more, and a server may have millions of objects.
+    # _kept: what few objects have; None, a row alone, or a `_Kept`.
+    __slots__ = ("_kept", "form", "key", "known_labels", "raw", "revision")
 
     def __init__(self, key: str, raw: bytes, revision: int) -> None:
         self.key = key
         self.raw = raw
         self.revision = revision
-        self.content_revision = revision
         self.form: object = None
-        self._conformed: StoredObject | None = None
         self.known_labels: Mapping[str, str] | None = None
-        self._fields: tuple[FieldReader, Mapping[str, str]] | None = None
-        self._row: tuple[TableConvertor, Row] | None = None
+        self._kept: Row | _Kept | None = None
+
+    @property
+    def content_revision(self) -> int:
+        kept = self._kept
+        return kept.content_revision if isinstance(kept, _Kept) else self.revision
+
+    @content_revision.setter
+    def content_revision(self, revision: int) -> None:
+        if revision != self.revision:
+            self._keep().content_revision = revision
+
+    def _keep(self) -> _Kept:
+        """Where what few objects have is kept, made at the first use."""
+        kept = self._kept
+        if not isinstance(kept, _Kept):
+            kept = self._kept = _Kept(self.revision, kept)
+        return kept
 
     @property
     def size(self) -> int:
@@ -99,8 +115,10 @@ class StoredObject:
         """The object in this form, if it is cached."""
         if self.form is form:
             return self
-        other = self._conformed
-        return other if other is not None and other.form is form else None
+        kept = self._kept
+        if not isinstance(kept, _Kept) or kept.conformed is None or kept.conformed.form is not form:
+            return None
+        return kept.conformed
 
     def conform(self, form: object, raw: bytes, *, remember: bool = True) -> StoredObject:
         """The object in this form. raw: its bytes in it, which are mostly the same. remember: cache it for `conformed`."""
@@ -110,7 +128,7 @@ class StoredObject:
         view = self._with(raw)
         view.form = form
         if remember:
-            self._conformed = view
+            self._keep().conformed = view
         return view
 
     def _with(self, raw: bytes) -> StoredObject:
@@ -153,24 +171,43 @@ class StoredObject:
 
         Raises Corrupt.
         """
-        if self._fields is not None and self._fields[0] is read:
-            return self._fields[1]
+        kept = self._kept
+        if isinstance(kept, _Kept) and kept.fields is not None and kept.fields[0] is read:
+            return kept.fields[1]
         try:
             values = read(self.decoded())
         except MalformedError as error:
             raise Corrupt(self.key, self.revision, str(error)) from None
         if keep:
-            self._fields = (read, values)
+            self._keep().fields = (read, values)
         return values
 
     def row(self, table: TableConvertor) -> Row:
         """Its row in a table, cached for the last `table`: a version has one, until its definition changes."""
-        if self._row is None or self._row[0] is not table:
-            self._row = (table, table.row(self.decoded(), self.raw))
-        return self._row[1]
+        kept = self._kept
+        row = kept.row if isinstance(kept, _Kept) else kept
+        if row is None or not table.made(row):
+            row = table.row(self.decoded(), self.raw)
+            if isinstance(kept, _Kept):
+                kept.row = row
+            else:
+                self._kept = row
+        return row
 
     def __repr__(self) -> str:
         return f"StoredObject({self.key!r}, revision={self.revision})"
+
+
+class _Kept:
+    """What few objects have. conformed: the object in another form. fields: the selectable fields, and by what they were read."""
+
+    __slots__ = ("conformed", "content_revision", "fields", "row")
+
+    def __init__(self, content_revision: int, row: Row | None) -> None:
+        self.content_revision = content_revision
+        self.row = row
+        self.conformed: StoredObject | None = None
+        self.fields: tuple[FieldReader, Mapping[str, str]] | None = None
 
 
 class VersionedObject(StoredObject):

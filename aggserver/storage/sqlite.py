@@ -176,8 +176,9 @@ class SQLiteStorage:
         return row and checked(*row)
 
     async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
-        start, end, history = max(start, prefix), prefix_end(prefix), self._opened(self._history)
-        page = await self._read(lambda connection: _list(connection, history, start, end, revision, limit))
+        start, end = max(start, prefix), prefix_end(prefix)
+        history, shared = self._opened(self._history), self._opened(self._writer).shared
+        page = await self._read(lambda connection: _list(connection, history, shared, start, end, revision, limit))
         # The write may be committed but not delivered yet. Wait, because the caller may subscribe from this revision.
         await self._publisher.reached(page.revision)
         return page
@@ -256,7 +257,16 @@ def _free(connection: sqlite3.Connection) -> int:
     return int(pages) * int(size)
 
 
-def _list(connection: sqlite3.Connection, history: History, start: str, end: str, revision: int, limit: int) -> Page:
+def _list(
+    connection: sqlite3.Connection,
+    history: History,
+    shared: Callable[[str], str],
+    start: str,
+    end: str,
+    revision: int,
+    limit: int,
+) -> Page:
+    """shared: returns the text of a key that is in memory already; the watch cache would keep a second one."""
     (newest,) = connection.execute(NEWEST).fetchone()
     if revision > newest:
         raise FutureRevision(revision, newest)
@@ -268,7 +278,8 @@ def _list(connection: sqlite3.Connection, history: History, start: str, end: str
         span = {"at": revision, "start": start, "end": end, "limit": limit or -1}
         rows = connection.execute(_LIST_AT, span).fetchall()
         total = connection.execute(_COUNT_AT, span).fetchone()[0] if limit and len(rows) == limit else len(rows)
-    return Page([checked(*row) for row in rows], revision or newest, total > len(rows), total - len(rows))
+    items = [checked(shared(key), *row) for key, *row in rows]
+    return Page(items, revision or newest, total > len(rows), total - len(rows))
 
 
 def _history(connection: sqlite3.Connection, history: History, prefix: str, after: int, upto: int, limit: int) -> list[Event]:

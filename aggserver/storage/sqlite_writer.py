@@ -19,6 +19,7 @@ from queue import SimpleQueue
 
 from aggserver.storage import jumps
 from aggserver.storage.checksums import STATE_MASK, head_sum, next_state, value_sum
+from aggserver.storage.heads import Heads
 from aggserver.storage.interface import Conflict, Event, KeyExists, KeyValue, StorageError, Unavailable
 from aggserver.storage.log import Head, PendingWrite, Publisher, Stale, plan
 from aggserver.storage.sqlite_file import COMPACTED, NEWEST, STATE, Checkpointer, checked, explain
@@ -91,8 +92,7 @@ class SQLiteWriter:
         self.connection = connection
         self.revision = 1
         self._state = 0
-        # The fields of Heads as plain tuples, which the garbage collector untracks; it would scan every Head again and again.
-        self._heads: dict[str, tuple[int, int]] = {}
+        self._heads = Heads()
         self._compacted = 0
         self._doubtful: _Batch | None = None
         self._failing = False
@@ -105,15 +105,15 @@ class SQLiteWriter:
         self._checkpointer: Checkpointer
 
     def load(self) -> None:
-        """Read the index for compare-and-swap: about 300 bytes per key. Raises DamagedList, sqlite3.Error."""
-        heads: dict[str, tuple[int, int]] = {}
+        """Read the index for compare-and-swap. Raises DamagedList, sqlite3.Error."""
+        heads = Heads()
         state, before = 0, ""
         for key, revision, created in self.connection.execute("SELECT key, revision, create_revision FROM current"):
             # If keys are out of order, a look-up of a key would not find what a list shows.
             if not isinstance(key, str) or key <= before:
                 raise DamagedList
             state += head_sum(key, revision, created)
-            heads[key] = (revision, created)
+            heads.append(key, revision, created)
             before = key
         self._heads = heads
         (self._state,) = self.connection.execute(STATE).fetchone()
@@ -129,6 +129,10 @@ class SQLiteWriter:
         self._publisher = publisher
         self._checkpointer = checkpointer
         self._thread.start()
+
+    def shared(self, key: str) -> str:
+        """The text of this key that the index has; else `key`. For any thread."""
+        return self._heads.shared(key)
 
     async def stop(self) -> None:
         """Finish the queued writes, then end the thread. Nothing may be queued after this."""
@@ -216,9 +220,9 @@ class SQLiteWriter:
     def _apply(self, batch: _Batch) -> None:
         for key, head in batch.heads.items():
             if head is None:
-                self._heads.pop(key, None)
+                self._heads.remove(key)
             else:
-                self._heads[key] = (head.revision, head.create_revision)
+                self._heads.put(key, head)
         self.revision = batch.revision
         self._state = batch.state
 
@@ -284,8 +288,7 @@ class SQLiteWriter:
         """The head of a key after the batch so far."""
         if key in batch.heads:
             return batch.heads[key]
-        found = self._heads.get(key)
-        return found and Head(*found)
+        return self._heads.get(key)
 
     def _refusal(self, write: PendingWrite, head: Head, batch: _Batch) -> StorageError:
         """The error for a key that is at `head`."""

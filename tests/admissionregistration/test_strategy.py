@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from aggserver.admissionregistration.served import registration_kinds, registration_stores
 from aggserver.admissionregistration.strategy import KINDS, RegistrationStatusStrategy, RegistrationStrategy
 from aggserver.authentication.user import UserInfo
+from aggserver.publish.table import encode_table
 from aggserver.registry.rest import Context
 from tests.fakes.server import LocalServer
 
@@ -174,5 +176,6 @@ async def test_tables(server: LocalServer, name: str) -> None:
     resources = {resource.info.kind: resource for resource in registration_kinds(stores, server.engine.admission)}
     scope = resources[kind].scope("")
     assert scope is not None
-    row = scope.table.row({"metadata": {"name": "n"}, **members}, b'{"metadata":{}}')
-    assert row.cells == ["n", *wanted, "<unknown>"]
+    obj = {"metadata": {"name": "n"}, **members}
+    rows = [(scope.table.row(obj, b'{"metadata":{}}'), b"")]
+    assert json.loads(encode_table(scope.table, rows, "None", {}, 0.0))["rows"][0]["cells"] == ["n", *wanted, "<unknown>"]

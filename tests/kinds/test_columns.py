@@ -23,7 +23,7 @@ LATER = parse_time("2026-01-02T03:04:05Z")
 def _shown(type_name: str, obj: dict[str, Any], now: float = LATER) -> dict[str, Any]:
     convertor = table(type_name)
     raw = json.dumps(obj, separators=(",", ":")).encode()
-    shown_table: dict[str, Any] = json.loads(encode_table(convertor, [convertor.row(obj, raw)], "Metadata", {}, now))
+    shown_table: dict[str, Any] = json.loads(encode_table(convertor, [(convertor.row(obj, raw), raw)], "Metadata", {}, now))
     return shown_table
 
 

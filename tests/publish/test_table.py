@@ -90,7 +90,8 @@ CELLS: dict[str, tuple[str, str, Any]] = {
 
 
 def cells(convertor: TableConvertor, obj: dict[str, Any]) -> list[Any]:
-    body = encode_table(convertor, [convertor.row(obj, orjson.dumps(obj))], "None", {}, NOW)
+    raw = orjson.dumps(obj)
+    body = encode_table(convertor, [(convertor.row(obj, raw), raw)], "None", {}, NOW)
     found: list[Any] = json.loads(body)["rows"][0]["cells"]
     return found
 
@@ -151,16 +152,46 @@ def test_scale() -> None:
 
 def test_a_kept_row_ages() -> None:
     convertor = TableConvertor([])
-    row = convertor.row(OBJECT, orjson.dumps(OBJECT))
+    row = convertor.row(OBJECT, orjson.dumps(OBJECT)), b""
     told = [json.loads(encode_table(convertor, [row], "None", {}, NOW + later))["rows"][0]["cells"] for later in (0, 60)]
     assert told == [["one", "6m40s"], ["one", "7m40s"]]
 
 
+AGE = Column("Age", "date", ".metadata.creationTimestamp")
+TEXT = Column("Text", "string", ".spec.text")
+
+
+@pytest.mark.parametrize(
+    ("columns", "wanted"),
+    {
+        "no age": ([TEXT], ["* *"]),
+        "an age alone": ([AGE], ["6m40s"]),
+        "an age first": ([AGE, TEXT], ["6m40s", "* *"]),
+        "an age between": ([TEXT, AGE, TEXT], ["* *", "6m40s", "* *"]),
+        "two ages": ([AGE, TEXT, AGE], ["6m40s", "* *", "6m40s"]),
+        "no cells": ([], []),
+    }.values(),
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_where_ages_are(columns: list[Column], wanted: list[str], named: bool) -> None:
+    convertor = TableConvertor(columns or [Column("X", "string", ".not[valid")], named=named)
+    assert cells(convertor, OBJECT) == ["one"] * named + wanted
+
+
+def test_a_row_is_of_its_table() -> None:
+    raw = orjson.dumps(OBJECT)
+    for columns in ([AGE], [AGE, AGE]):
+        one, other = TableConvertor(columns), TableConvertor(columns)
+        row = one.row(OBJECT, raw)
+        assert one.made(row)
+        assert not other.made(row)
+
+
 def encoded(include: str, obj: dict[str, Any] = OBJECT, raw: bytes = b"", **options: Any) -> dict[str, Any]:
     convertor = TableConvertor([])
-    body = encode_table(
-        convertor, [convertor.row(obj, raw or orjson.dumps(obj))], include, {"resourceVersion": "7"}, NOW, **options
-    )
+    raw = raw or orjson.dumps(obj)
+    rows = [(convertor.row(obj, raw), raw)]
+    body = encode_table(convertor, rows, include, {"resourceVersion": "7"}, NOW, **options)
     tree: dict[str, Any] = json.loads(body)
     return tree
 

@@ -77,6 +77,6 @@ def _table_reply(
     encode = table.row_encoder(include_object(request.query), time.time(), media.api_version)
     return forms.listing_response(
         media,
-        forms.Listing(before, "rows", objects, {}, lambda obj: encode(obj.row(scope.table)), scope.table.row_bytes),
+        forms.Listing(before, "rows", objects, {}, lambda obj: encode(obj.row(scope.table), obj.raw), scope.table.row_bytes),
         status,
     )

@@ -235,9 +235,12 @@ def _table_encoder(scope: ResourceScope, request: Request, api_version: str) -> 
         nonlocal first
         # The bookmark at the end of the initial events is marked by an annotation, so its row must include the metadata.
         carried = "Metadata" if event.initial_events_end and include == "None" else include
-        row = event.object.row(scope.table) if event.object else scope.table.row(_tree(scope, event), _raw(scope, event))
+        raw = _raw(scope, event)
+        row = event.object.row(scope.table) if event.object else scope.table.row(_tree(scope, event), raw)
         meta = {"resourceVersion": event.resource_version}
-        rows = table.encode_table(scope.table, [row], carried, meta, time.time(), api_version=api_version, with_definitions=first)
+        rows = table.encode_table(
+            scope.table, [(row, raw)], carried, meta, time.time(), api_version=api_version, with_definitions=first
+        )
         first = False
         return (_frame(event.type, rows),)
 
