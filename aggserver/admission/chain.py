@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from aggserver.authentication.user import UserInfo
 from aggserver.merge.atom import DEDUCED, Atom
 from aggserver.merge.go_types import of_type
+from aggserver.meta import errors
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.origin import RequestOrigin
@@ -39,6 +40,7 @@ __all__ = [
     "Selective",
     "Target",
     "Validating",
+    "forbidden",
 ]
 
 CREATE = "CREATE"
@@ -186,6 +188,13 @@ class Attributes:
             self.origin,
             self.reinvocation,
         )
+
+
+def forbidden(attributes: Attributes, obj: JSONObject | None, why: str) -> StatusError:
+    """403 of a plugin. obj: names the object if the request does not; it may have no name yet."""
+    metadata = (obj or {}).get("metadata") or {}
+    name = attributes.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
+    return errors.forbidden(attributes.resource.group, attributes.resource.resource, name, why)
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from aggserver.admission.chain import CREATE, DELETE, Attributes
+from aggserver.admission.chain import CREATE, DELETE, Attributes, forbidden
 from aggserver.meta import errors
 from aggserver.meta.errors import Cause
 from aggserver.meta.json_types import JSONObject
@@ -49,12 +49,6 @@ class NamespaceLifecycle:
             raise errors.not_found("", "namespaces", namespace)
         if phase == "Terminating" and attributes.operation == CREATE:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            error = errors.forbidden(resource.group, resource.resource, attributes.name or _name_of(obj), why)
+            error = forbidden(attributes, obj, why)
             error.causes = (Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace"),)
             raise error
-
-
-def _name_of(obj: JSONObject | None) -> str:
-    """The name for an error about an object that may have none yet."""
-    metadata = (obj or {}).get("metadata") or {}
-    return metadata.get("name") or metadata.get("generateName") or "Unknown"

@@ -37,6 +37,8 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.options import ADMISSION_PLUGINS, Options
 from aggserver.registry.store import Store
 from aggserver.standalone.sources import OwnParams, OwnSources, own_kinds
+from aggserver.standalone.stored_collection import StoredCollection
+from aggserver.storage.interface import Storage
 from aggserver.webhook.config import ClientConfig
 from aggserver.webhook.identities import Identities
 from aggserver.webhook.lazy import LazyWebhooks
@@ -45,8 +47,9 @@ from aggserver.webhook.lazy import LazyWebhooks
 if TYPE_CHECKING:
     from aggserver.admission.owner_references import FindResources, OwnerReferencesPermissionEnforcement
     from aggserver.admission.policy.plugins import FindParams, Lookups, MutatingAdmissionPolicies, ValidatingAdmissionPolicies
+    from aggserver.kinds.limit_ranger import LimitRanger
 
-__all__ = ["AggregatedAdmission", "Common", "StandaloneAdmission"]
+__all__ = ["AggregatedAdmission", "Common", "OwnLimits", "StandaloneAdmission"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +106,30 @@ class AggregatedAdmission:
         return "; ".join(filter(None, (self._sources.warning(), self._params.warning()))) or None
 
 
-class StandaloneAdmission:
-    """Admission by the rules that the server itself stores, without ResourceQuotas.
+class OwnLimits:
+    """The LimitRanges of the server itself."""
 
-    stores: of admissionregistration.k8s.io, by resource. last: plugins that run after all others that may change an object.
+    def __init__(self, storage: Storage) -> None:
+        self.ranges = StoredCollection(storage, "", "limitranges")
+
+
+class StandaloneAdmission:
+    """Admission by the rules that the server itself stores.
+
+    stores: of admissionregistration.k8s.io, by resource. limits: the LimitRanges and ResourceQuotas; None without built-in kinds.
+    last: plugins that run after all others that may change an object.
     """
 
     def __init__(
-        self, common: Common, stores: Mapping[str, Store], namespaces: StoredNamespaces, last: Sequence[Mutating] = ()
+        self,
+        common: Common,
+        stores: Mapping[str, Store],
+        namespaces: StoredNamespaces,
+        limits: OwnLimits | None,
+        last: Sequence[Mutating] = (),
     ) -> None:
         self._common = common
+        self._limits = limits
         self._last = last
         self._sources = OwnSources(stores)
         self._namespaces = namespaces
@@ -123,6 +140,8 @@ class StandaloneAdmission:
         self._params = OwnParams(installer, _policies(rules))
         world = _World(self._namespaces, self._params.find, partial(own_kinds, installer), observer)
         plugins = {**_plugins(self._common, rules, world), **_certificate_plugins(self._common.authorizer)}
+        if self._limits is not None:
+            plugins["LimitRanger"] = _LimitRanger(self._limits.ranges.objects)
         return _chain(plugins, self._common.enabled(), [], observer, self._last)
 
     def of_files(self) -> Chain:
@@ -131,11 +150,16 @@ class StandaloneAdmission:
         return Chain(plugins if "NamespaceLifecycle" in self._common.enabled() else [])
 
     async def run(self) -> None:
-        await self._sources.run()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._sources.run())
+            if self._limits is not None:
+                tasks.create_task(self._limits.ranges.run())
 
     async def known(self) -> None:
         """Wait until the rules in the store at the start were read."""
         await self._sources.known()
+        if self._limits is not None:
+            await self._limits.ranges.known()
 
     def stop(self) -> None:
         if self._params is not None:
@@ -202,6 +226,28 @@ def _certificate_plugins(authorizer: Authorizer) -> dict[str, _Plugin]:
         "CertificateSigning": CertificateSigning(may_use),
         "CertificateSubjectRestriction": CertificateSubjectRestriction(requested_groups),
     }
+
+
+class _LimitRanger:
+    """`LimitRanger`, imported with the first write in a namespace with a LimitRange. ranges: all there are."""
+
+    def __init__(self, ranges: Collection) -> None:
+        self._ranges = ranges
+
+    def concerns(self, attributes: Attributes) -> bool:
+        return bool(self._ranges.within(attributes.namespace)) and self._plugin.concerns(attributes)
+
+    async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
+        return await self._plugin.mutate(attributes, obj, old)
+
+    async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
+        await self._plugin.validate(attributes, obj, old)
+
+    @cached_property
+    def _plugin(self) -> LimitRanger:
+        from aggserver.kinds.limit_ranger import LimitRanger
+
+        return LimitRanger(self._ranges)
 
 
 class _Owners:

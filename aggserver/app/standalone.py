@@ -29,7 +29,7 @@ from aggserver.apiextensions.stored_versions import StatusLedger, StatusMigratio
 from aggserver.apiextensions.strategy import DefinitionStrategy
 from aggserver.apiextensions.v1beta1 import StoredDefinitions, to_v1
 from aggserver.app.access import Access
-from aggserver.app.admission import Common, StandaloneAdmission
+from aggserver.app.admission import Common, OwnLimits, StandaloneAdmission
 from aggserver.app.admission_configuration import read_identities
 from aggserver.app.controllers import controllers
 from aggserver.app.credentials import Credentials
@@ -123,7 +123,9 @@ async def _run(
         access = Access(options, built_in_store)
         identities = read_identities(options.admission_control_config_file)
         common = Common(options, access.authorizer, webhooks, identities, environment.new_uid)
-        admission = StandaloneAdmission(common, registrations, namespaces.StoredNamespaces(namespace_store), access.plugins)
+        limits = OwnLimits(storage) if options.kinds == "all" else None
+        known_namespaces = namespaces.StoredNamespaces(namespace_store)
+        admission = StandaloneAdmission(common, registrations, known_namespaces, limits, access.plugins)
         engine = Engine(environment, admission.chain, rule_options)
         below = {("", "serviceaccounts", "token"): accounts.requests}
         built_in = None

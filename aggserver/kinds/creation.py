@@ -7,7 +7,8 @@ created with one. Set the defaults again afterwards, as upstream does when it re
 - Priority, DefaultTolerationSeconds, TaintNodesByCondition and StorageObjectInUseProtection are here;
 - DefaultStorageClass and DefaultIngressClass are here, with the names of the default classes as arguments;
 - ServiceAccount (the account's name, and the volume with a token) is not: the tests of operators run without it, as envtest does;
-- LimitRanger and RuntimeClass, which need other objects, and those that only refuse, are not.
+- LimitRanger is in `limit_ranger.py`;
+- RuntimeClass, which needs other objects, and those that only refuse, are not.
 
 Pure. Source: PrepareForCreate in k8s.io/kubernetes pkg/registry/*/*/strategy.go, plugin/pkg/admission/*, v1.36.3.
 """

@@ -11,6 +11,7 @@ from typing import Any
 
 from aggserver.kinds.claim_updates import claim_problems
 from aggserver.kinds.jobs import job_problems
+from aggserver.kinds.limit_range_rules import limit_range_problems
 from aggserver.kinds.pod_updates import pod_images
 from aggserver.kinds.secrets import secret_problems
 from aggserver.kinds.service_rules import service_problems
@@ -127,6 +128,7 @@ _RULES: Mapping[str, Callable[[JSONObject], Iterable[FieldError]]] = {
     "batch/v1.CronJob": _cron_job,
     "batch/v1.Job": _job,
     "core/v1.ConfigMap": _config_map,
+    "core/v1.LimitRange": limit_range_problems,
     "core/v1.PersistentVolumeClaim": claim_problems,
     "core/v1.Pod": pod_images,
     "core/v1.Secret": _secret,

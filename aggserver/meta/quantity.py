@@ -70,6 +70,13 @@ class Quantity:
         number = self.value * 10**self.scale
         return number if INT64_MIN <= number <= INT64_MAX else None
 
+    def rounded(self, scale: int) -> int:
+        """The number of 10**scale, rounded away from zero: 0 for whole numbers, -3 for thousandths."""
+        if self.scale >= scale:
+            return self.value * int(10 ** (self.scale - scale))
+        number = -(-abs(self.value) // int(10 ** (scale - self.scale)))
+        return -number if self.value < 0 else number
+
     def as_float(self) -> float:
         """The value as a float, rounded in two steps as upstream does."""
         try:

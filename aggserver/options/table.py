@@ -78,6 +78,7 @@ AUTHORIZATION_MODES = ("AlwaysAllow", "AlwaysDeny", "Node", "RBAC")
 # Admission plugins in the order in which they are asked, and whether they are enabled by default.
 ADMISSION_PLUGINS = {
     "NamespaceLifecycle": True,
+    "LimitRanger": True,
     "OwnerReferencesPermissionEnforcement": False,
     "CertificateApproval": True,
     "CertificateSigning": True,

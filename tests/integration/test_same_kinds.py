@@ -17,6 +17,7 @@ from aggserver.scheme.openapi import model_name
 from tests.controlplane.cluster import Cluster
 from tests.integration import (
     cases_kind_changes,
+    cases_kind_limits,
     cases_kind_rules,
     cases_kind_strict,
     cases_kind_updates,
@@ -28,7 +29,15 @@ from tests.integration.kinds import NAMESPACE, minimal, on, url
 from tests.integration.server import eventually
 from tests.integration.sides import Side, both, played
 
-_MODULES = (cases_kinds, cases_kind_changes, cases_kind_rules, cases_kind_strict, cases_kind_updates, cases_signing_requests)
+_MODULES = (
+    cases_kinds,
+    cases_kind_changes,
+    cases_kind_limits,
+    cases_kind_rules,
+    cases_kind_strict,
+    cases_kind_updates,
+    cases_signing_requests,
+)
 CASES: Cases = {name: case for module in _MODULES for name, case in module.CASES.items()}
 
 
