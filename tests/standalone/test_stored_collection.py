@@ -30,10 +30,7 @@ async def storage() -> MemoryStorage:
 
 @asynccontextmanager
 async def followed(storage: MemoryStorage, later: Callable[..., None] = lambda *_: None) -> AsyncIterator[StoredCollection]:
-    changes: list[str] = []
-    collection = StoredCollection(
-        storage, "", "limitranges", lambda namespace, name: changes.append(f"{namespace}/{name}"), later
-    )
+    collection = StoredCollection(storage, "", "limitranges", later)
     task = asyncio.create_task(collection.run())
     await collection.known()
     await asyncio.sleep(0)
