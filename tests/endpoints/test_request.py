@@ -30,21 +30,32 @@ async def test_a_body_in_parts_is_read_once() -> None:
     assert await asked.body() == b"abc"
 
 
-BODIES: dict[str, tuple[Request, int]] = {
-    # name: (request, code); the limit is 3 bytes
-    "declared": (request(headers=[(b"content-length", b"4")]), 413),
-    "undeclared": (request(part(b"ab", True), part(b"cd", True)), 413),
-    "declared too low": (request(part(b"abcd"), headers=[(b"content-length", b"1")]), 413),
-    "given up": (request(part(b"ab", True), {"type": "http.disconnect"}), 400),
+BODIES: dict[str, tuple[list[Any], list[Any], int, int]] = {
+    # name: (messages, headers, code, messages that are left); the limit is 3 bytes, and up to 12 are received
+    "declared": ([part(b"abc", True), part(b"d")], [(b"content-length", b"4")], 413, 0),
+    "declared as far too large": ([part(b"abc", True)], [(b"content-length", b"13")], 413, 1),
+    "not sent before it is asked for": ([part(b"abcd")], [(b"content-length", b"4"), (b"expect", b"100-continue")], 413, 1),
+    "undeclared": ([part(b"ab", True), part(b"cd", True), part(b"", False)], [], 413, 0),
+    "far too large": ([part(b"abcdef", True), part(b"ghijkl", True), part(b"m", True), part(b"n", False)], [], 413, 1),
+    "declared too low": ([part(b"abcd")], [(b"content-length", b"1")], 413, 0),
+    "given up": ([part(b"ab", True), {"type": "http.disconnect"}], [], 400, 0),
+    "given up when it is too large": ([part(b"abcd", True), {"type": "http.disconnect"}], [], 400, 0),
 }
 
 
 @pytest.mark.parametrize("name", BODIES)
 async def test_refused_bodies(name: str) -> None:
-    asked, code = BODIES[name]
+    messages, headers, code, left = BODIES[name]
+    waiting = list(messages)
+    asked = request(headers=headers)
+
+    async def receive() -> Any:
+        return waiting.pop(0)
+
+    asked.receive = receive
     with pytest.raises(StatusError) as refused:
         await asked.body(3)
-    assert refused.value.code == code
+    assert (refused.value.code, len(waiting)) == (code, left)
 
 
 async def test_a_body_of_just_the_limit() -> None:
