@@ -72,7 +72,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("HTTP/2 shell", r"\(.*aggserver/server/"),
     ("authentication", r"\(.*aggserver/authentication/"),
     ("authorization", r"\(.*(aggserver/authorization/|aggserver/standalone/)"),
-    ("filters", r"\(.*aggserver/endpoints/(filters|access|forms|fixed|impersonation|request_log|turns|compression)"),
+    ("filters", r"\(.*aggserver/endpoints/(filters|lane|access|forms|fixed|impersonation|request_log|turns|compression)"),
     ("dispatch", r"\(.*aggserver/endpoints/(dispatch|installer|request|negotiation|loading|front_page)"),
     ("handlers", r"\(.*aggserver/endpoints/"),
     ("managedFields", r"\(.*aggserver/(merge|typed)/"),

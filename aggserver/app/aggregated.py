@@ -122,24 +122,26 @@ async def run(options: Options, apps: LoadedApps, on_server: Callable[[Server], 
         keep_registered(engine.installer, certificate, registrar, sources)
 
         authenticator, trust_tasks = await _authentication(options, cluster, clusters, engine, tls)
+        chain = engine.chain(
+            authenticator,
+            authorizer,
+            options,
+            before_authorization={
+                "loading": loading(sources.missing, engine.installer.serves, adoption.unreadable)
+                if adoption
+                else loading(sources.missing)
+            },
+            before_authentication=before_authentication,
+        )
         server = Server(
-            engine.asgi(
-                authenticator,
-                authorizer,
-                options,
-                before_authorization={
-                    "loading": loading(sources.missing, engine.installer.serves, adoption.unreadable)
-                    if adoption
-                    else loading(sources.missing)
-                },
-                before_authentication=before_authentication,
-            ),
+            engine.application(chain),
             [listen(options)],
             tls,
             on_stopping=engine.checks.begin_shutdown,
             on_shutdown=engine.end_watches,
             shutdown_delay=options.shutdown_delay_seconds,
             grace=options.shutdown_grace_seconds,
+            at_once=engine.lane(chain),
         )
         on_server(server)
         tasks: list[Task] = [

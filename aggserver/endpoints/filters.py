@@ -49,6 +49,7 @@ from aggserver.endpoints.request import (
     Response,
     Scope,
     Send,
+    Shortened,
     StreamResponse,
 )
 from aggserver.endpoints.turns import Turns
@@ -105,7 +106,7 @@ def chain(
     before_authentication, before_authorization: further filters, which only some modes have.
     """
     return {
-        "request_info": request_info,
+        "request_info": request_info(),
         "deadline": deadline(timeout_seconds),
         **before_authentication,
         "authentication": authentication(authenticator, clock),
@@ -133,7 +134,7 @@ def application(handler: Handler, chained: Mapping[str, Filter], observer: Obser
         request = Request(scope, receive)
         if request_log.is_on():
             send = request_log.logging_sender(request, send, clock, started)
-        request.audit_id = request.header(b"audit-id") or new_audit_id()
+        request.audit_id = audit_id_of(request, new_audit_id)
         try:
             done = await _in_time(request, send, _exchange(handler, observer, turns, request, send))
         finally:
@@ -143,6 +144,11 @@ def application(handler: Handler, chained: Mapping[str, Filter], observer: Obser
             observer.request_done(request, done[0], clock() - started, done[1])
 
     return websocket.with_websockets(app)
+
+
+def audit_id_of(request: Request, new_audit_id: Callable[[], str]) -> str:
+    """The audit id that the client has given, else a new one."""
+    return request.header(b"audit-id") or new_audit_id()
 
 
 async def _in_time(request: Request, send: Send, exchange: Awaitable[_Done]) -> _Done:
@@ -244,7 +250,10 @@ def _refusal(request: Request, error: StatusError) -> Response:
     return response
 
 
-def _headers(request: Request, content_type: bytes, more: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+def headers_of(
+    request: Request, content_type: bytes, more: Sequence[tuple[bytes, bytes]], size: int | None = None
+) -> list[tuple[bytes, bytes]]:
+    """The headers of a response. more: its own ones. size: of its body in bytes, None if that is not known."""
     names = {name for name, _ in more}
     headers = [(b"audit-id", request.audit_id.encode("latin-1", "replace"))]
     if b"cache-control" not in names:
@@ -256,6 +265,8 @@ def _headers(request: Request, content_type: bytes, more: Sequence[tuple[bytes, 
         headers.append((b"connection", b"close"))
     if request.warnings:
         headers.extend((b"warning", text) for text in warning_values(request.warnings))
+    if size is not None:
+        headers.append((b"content-length", b"%d" % size))
     return headers
 
 
@@ -353,9 +364,7 @@ async def _send_bytes(request: Request, response: Response, body: bytes, send: S
 
 
 async def _begin(request: Request, response: Response, size: int | None, send: Send) -> None:
-    headers = _headers(request, response.content_type, response.headers)
-    if size is not None:
-        headers.append((b"content-length", b"%d" % size))
+    headers = headers_of(request, response.content_type, response.headers, size)
     request.begun = True
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
 
@@ -371,7 +380,7 @@ async def _send_pieces(request: Request, pieces: AsyncIterator[bytes], send: Sen
 
 async def _send_stream(request: Request, response: StreamResponse, send: Send) -> None:
     try:
-        headers = _headers(request, response.content_type, response.headers)
+        headers = headers_of(request, response.content_type, response.headers)
         request.begun = True
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         # Some ASGI servers send the head only with the first body message, and clients wait for the head of a watch.
@@ -446,7 +455,7 @@ def _with_headers(request: Request, send: Send) -> Send:
             request.begun = True
             theirs = message.get("headers") or []
             assert isinstance(theirs, list)
-            message = {**message, "headers": _headers(request, b"", theirs)}
+            message = {**message, "headers": headers_of(request, b"", theirs)}
         elif request.method == "HEAD":
             message = {**message, "body": b""}
         await send(message)
@@ -454,18 +463,27 @@ def _with_headers(request: Request, send: Send) -> Send:
     return sender
 
 
-def request_info(next_handler: Handler) -> Handler:
-    async def handler(request: Request) -> AnyResponse:
-        request.info = info_module.parse(request.method, request.path, request.query)
-        return await next_handler(request)
+def request_info() -> Filter:
+    """Sets what the URL requests. The lane has done so, to know whether the request is for it."""
 
-    return handler
+    def wrap(next_handler: Handler) -> Handler:
+        async def handler(request: Request) -> AnyResponse:
+            request.info = info_module.parse(request.method, request.path, request.query)
+            return await next_handler(request)
+
+        return handler
+
+    return Shortened(wrap, _passing)
+
+
+def _passing(next_handler: Handler) -> Handler:
+    return next_handler
 
 
 def deadline(seconds: float) -> Filter:
     """Limits the time of requests that are not long-running to `seconds`, or to the client's ?timeout= if that is shorter.
 
-    As upstream, the time includes the sending of the response.
+    As upstream, the time includes the sending of the response. What is answered at once never reaches it.
     """
     deadlines = Deadlines(seconds)
 
@@ -477,7 +495,7 @@ def deadline(seconds: float) -> Filter:
 
         return handler
 
-    return wrap
+    return Shortened(wrap, _passing)
 
 
 def _is_long_running(request: Request) -> bool:
@@ -547,7 +565,8 @@ def impersonation(authorizer: Authorizer) -> Filter:
 def in_flight(reading: int, mutating: int, observer: Observer) -> Filter:
     """Limits the number of concurrent requests of each kind; 0 is no limit. Long-running requests and system:masters are exempt.
 
-    As upstream, a request counts until its response has been sent, since a slow client holds the memory of the response.
+    As upstream, a request counts until its response has been sent, since a slow client holds the memory of the response. One that
+    is answered at once needs a place, too, and has left it before anyone could see it there.
     """
     limits = {"readOnly": reading, "mutating": mutating}
     counts = {"readOnly": 0, "mutating": 0}
@@ -556,21 +575,32 @@ def in_flight(reading: int, mutating: int, observer: Observer) -> Filter:
         counts[kind] += change
         observer.in_flight(kind, counts[kind])
 
+    def refusal(kind: str, request: Request) -> Response | None:
+        if limits[kind] and counts[kind] >= limits[kind] and "system:masters" not in request.user.groups:
+            return Response(429, _TOO_MANY, PLAIN_TEXT, [_NO_SNIFFING, (b"retry-after", b"1")])
+        return None
+
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
             verb = request.info.verb
             if _is_long_running(request):
                 return await next_handler(request)
             kind = "mutating" if verb in _MUTATING_VERBS else "readOnly"
-            if limits[kind] and counts[kind] >= limits[kind] and "system:masters" not in request.user.groups:
-                return Response(429, _TOO_MANY, PLAIN_TEXT, [_NO_SNIFFING, (b"retry-after", b"1")])
+            if (refused := refusal(kind, request)) is not None:
+                return refused
             count(kind, 1)
             request.on_end.append(partial(count, kind, -1))
             return await next_handler(request)
 
         return handler
 
-    return wrap
+    def at_once(next_handler: Handler) -> Handler:
+        async def handler(request: Request) -> AnyResponse:
+            return refusal("readOnly", request) or await next_handler(request)
+
+        return handler
+
+    return Shortened(wrap, at_once)
 
 
 def authorization(authorizer: Authorizer) -> Filter:

@@ -38,6 +38,7 @@ __all__ = [
     "Response",
     "Scope",
     "Send",
+    "Shortened",
     "StreamResponse",
 ]
 
@@ -247,3 +248,14 @@ class ASGIResponse:
 AnyResponse = Response | StreamResponse | ASGIResponse
 Handler = Callable[[Request], Awaitable[AnyResponse]]
 Filter = Callable[[Handler], Handler]
+
+
+class Shortened:
+    """A filter with a shorter form for requests that are answered at once (`endpoints/lane.py`)."""
+
+    def __init__(self, whole: Filter, at_once: Filter) -> None:
+        self.whole = whole
+        self.at_once = at_once
+
+    def __call__(self, next_handler: Handler) -> Handler:
+        return self.whole(next_handler)

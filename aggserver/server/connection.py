@@ -31,7 +31,7 @@ from hypercorn.utils import parse_socket_addr
 
 from aggserver.server.http1 import HTTP1
 from aggserver.server.http2.connection import HTTP2
-from aggserver.server.requests import ASGIApp, Requests
+from aggserver.server.requests import ASGIApp, AtOnce, Requests, never
 from aggserver.server.tls import knew_all_cas, peer_certificate
 
 __all__ = ["ASGIApp", "Connection", "EngineConfig", "WorkerContext"]
@@ -83,12 +83,22 @@ class EngineConfig(Config):
 class Connection(asyncio.Protocol):
     """One accepted connection. opened: called with it when its handshake is done; then `serve` is to be awaited.
 
+    at_once: answers requests of HTTP/2 that need no task, before `app` is asked.
+
     HTTP/2's frames are handled in the event loop's own call; waking a task for each read would take longer than the frames of a
     get. HTTP/1.1 reads from a stream. is_full: too many unsent bytes wait for the client.
     """
 
-    def __init__(self, app: ASGIApp, config: Config, context: WorkerContext, opened: Callable[[Connection], None]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        config: Config,
+        context: WorkerContext,
+        opened: Callable[[Connection], None],
+        at_once: AtOnce = never,
+    ) -> None:
         self._app = app
+        self._at_once = at_once
         self._config = config
         self._context = context
         self._opened = opened
@@ -206,6 +216,7 @@ class Connection(asyncio.Protocol):
                 "state": self._state,
                 "extensions": {},
             },
+            self._at_once,
         )
 
     async def _serve_http2(self, http2: HTTP2) -> None:

@@ -9,14 +9,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from hypercorn.config import Config
 from hypercorn.typing import AppWrapper
 
 from aggserver.server.http2.protocol import STREAM_WINDOW
 
-__all__ = ["STALL_SECONDS", "ASGIApp", "Inbox", "Message", "Requests"]
+__all__ = ["STALL_SECONDS", "ASGIApp", "AtOnce", "Inbox", "Message", "Requests", "WholeResponse", "never"]
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +25,28 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Any], Awaitable[None]]
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class WholeResponse(Protocol):
+    """A whole response. headers: with `connection: close` if the connection is to end after it."""
+
+    @property
+    def status(self) -> int: ...
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]: ...
+    @property
+    def body(self) -> bytes: ...
+
+
+# (ASGI scope of a request without a body, bytes that the response's body may have) -> the response; None if the application is to
+# be asked.
+AtOnce = Callable[[Scope, int], WholeResponse | None]
+
+
+def never(scope: Scope, room: int) -> WholeResponse | None:
+    """For an application that always waits."""
+    return None
+
 
 # Seconds after which we drop a client that does not read what we send: the same time that upstream allows for a request
 # (--request-timeout). kube-apiserver itself has no limit for writes and waits as long as TCP does.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aggserver.server.connection import ASGIApp, Connection, EngineConfig, WorkerContext
-from aggserver.server.requests import STALL_SECONDS
+from aggserver.server.requests import STALL_SECONDS, AtOnce, never
 from aggserver.server.tls import TLSConfig
 
 __all__ = ["Server", "bind", "loop_factory"]
@@ -78,6 +78,7 @@ class Server:
     sockets: from `bind`; the server closes them. tls: None serves plain HTTP/1.1.
     on_stopping: called once, when the stop begins; it makes readiness fail. on_shutdown: called once, when no more connections
     are accepted; it ends the watches, and must not raise. shutdown_delay, grace: seconds, see above.
+    at_once: answers what needs no task in place of `app`, on connections of HTTP/2.
     """
 
     def __init__(
@@ -91,8 +92,10 @@ class Server:
         shutdown_delay: float = 0.0,
         grace: float = 60.0,
         config: EngineConfig | None = None,
+        at_once: AtOnce = never,
     ) -> None:
         self._app = app
+        self._at_once = at_once
         self._sockets = list(sockets)
         self._tls = tls
         self._on_stopping = on_stopping
@@ -172,7 +175,7 @@ class Server:
         hurry.cancel()
 
     def _new_connection(self) -> Connection:
-        return Connection(self._app, self._config, self._context, self._opened)
+        return Connection(self._app, self._config, self._context, self._opened, self._at_once)
 
     def _opened(self, connection: Connection) -> None:
         task = asyncio.get_running_loop().create_task(connection.serve())

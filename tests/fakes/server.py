@@ -26,6 +26,7 @@ from aggserver.authorization.standalone import ResolvedRules as UserRules
 from aggserver.authorization.standalone import StandaloneAuthorizer
 from aggserver.controllers.garbage.collector import GarbageCollector
 from aggserver.controllers.namespaces.controller import NamespaceController
+from aggserver.endpoints.lane import Lane
 from aggserver.endpoints.request import AnyResponse, Request
 from aggserver.endpoints.served import Served
 from aggserver.kinds import namespaces
@@ -38,6 +39,7 @@ from aggserver.standalone import resources
 from aggserver.storage.memory import MemoryStorage
 from tests.fakes.asgi import Client
 from tests.fakes.clock import FakeClock, settled
+from tests.fakes.lane import Compared, Uncounted
 
 ADMIN = UserInfo("admin", groups=(PRIVILEGED_GROUP, "system:authenticated"))
 ALICE = UserInfo("alice", groups=("system:authenticated",))
@@ -111,7 +113,8 @@ class ResolvedRules:
 
 
 class LocalServer:
-    """app: the ASGI application. handler: the handler behind the filters, which a test may replace.
+    """app: the ASGI application, whose answers the lane's are compared with. lane: the lane itself, which counts.
+    handler: the handler behind the filters, which a test may replace.
 
     storage: another server's, to start on its objects. without: the name of a filter to leave out of the chain.
     mutating_plugins, validating_plugins: of admission, beside NamespaceLifecycle.
@@ -167,7 +170,9 @@ class LocalServer:
         chain = self.engine.chain(cast(Authenticator, ByPeer()), self.rules, options)
         self.filters = tuple(chain)
         chain.pop(without, None)
-        self.app = self.engine.application(chain)
+        uncounted = Lane(self._handle, chain, Uncounted(), lambda: "audit-1", self.engine.is_stored)
+        self.app = Compared(self.engine.application(chain), uncounted)
+        self.lane = self.engine.lane(chain)
         self._tasks: list[asyncio.Task[None]] = []
 
     def _install(self) -> None:

@@ -8,7 +8,7 @@ from hpack import Encoder
 from hyperframe.frame import Frame, GoAwayFrame, HeadersFrame, SettingsFrame
 
 from aggserver.server.http2.connection import HTTP2
-from aggserver.server.requests import Requests
+from aggserver.server.requests import Requests, never
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEAD = [(b":method", b"GET"), (b":scheme", b"https"), (b":authority", b"a"), (b":path", b"/")]
@@ -49,11 +49,11 @@ class Wire:
 class Peer:
     """A connection with `app` behind it. `open()` sends the preface."""
 
-    def __init__(self, app=None):
+    def __init__(self, app=None, at_once=never):
         self.failures = []
         self.requests = Requests(asyncio.get_running_loop(), self.failures.append)
         self.wire = Wire()
-        self.http2 = HTTP2(app or answer, self.requests, self.wire, {"type": "http", "http_version": "2"})
+        self.http2 = HTTP2(app or answer, self.requests, self.wire, {"type": "http", "http_version": "2"}, at_once)
         self.encoder = Encoder()
         self.next_stream = 1
 

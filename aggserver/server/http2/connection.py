@@ -32,7 +32,7 @@ from aggserver.server.http2.protocol import (
     StreamLost,
     WindowOpened,
 )
-from aggserver.server.requests import STALL_SECONDS, ASGIApp, Inbox, Message, Requests
+from aggserver.server.requests import STALL_SECONDS, ASGIApp, AtOnce, Inbox, Message, Requests, never
 
 __all__ = ["HTTP2", "Wire"]
 
@@ -45,6 +45,9 @@ MAX_REQUESTS_PER_CONNECTION = 4 * MAX_STREAMS
 # Bytes of a body that are written before other requests get a turn. A list page of 1.8 MB takes 1.3 times as long in writes of
 # 64 KB.
 WRITE_BYTES = 256 * 1024
+
+# Room for a body, in bytes, below which a request is not answered at once: what most answers need.
+LEAST_ROOM = 4096
 
 # The header by which an application ends the connection after this response. HTTP/2 has no such header and uses GOAWAY; Go's
 # server translates it in the same way.
@@ -74,11 +77,14 @@ class Wire(Protocol):
 class HTTP2:
     """The server's side of one connection. scope: the part that the ASGI scopes of all its requests share, with `state`.
 
+    at_once: answers what needs no task, before the application is asked.
+
     over: nothing more is read. failed: because the client has broken the protocol or a limit; a GOAWAY tells it.
     """
 
-    def __init__(self, app: ASGIApp, requests: Requests, wire: Wire, scope: dict[str, Any]) -> None:
+    def __init__(self, app: ASGIApp, requests: Requests, wire: Wire, scope: dict[str, Any], at_once: AtOnce = never) -> None:
         self._app = app
+        self._at_once = at_once
         self._requests = requests
         self._scope = scope
         self._streams: dict[int, _Stream] = {}
@@ -160,12 +166,29 @@ class HTTP2:
             return
         stream_id = event.stream_id
         scope = self._scope | event.scope
+        if event.ended and self._has_answered(stream_id, scope):
+            return
         inbox = Inbox(partial(self._consumed, stream_id))
         if event.ended:
             inbox.put({"type": "http.request", "body": b"", "more_body": False})
         stream = self._streams[stream_id] = _Stream(self, stream_id, inbox, is_head=scope["method"] == "HEAD")
         self.wire.idle(False)
         self._requests.call(self._app, scope, inbox, stream.send)
+
+    def _has_answered(self, stream_id: int, scope: dict[str, Any]) -> bool:
+        """Whether the request was answered at once. Its body must fit into the windows and the socket, so that nothing waits."""
+        room = min(self.protocol.room(stream_id), WRITE_BYTES)
+        if self.wire.is_full or room < LEAST_ROOM or (answer := self._at_once(scope, room)) is None:
+            return False
+        headers = [pair for pair in answer.headers if pair != CLOSE]
+        self.protocol.send_head(stream_id, answer.status, [*headers, *self.wire.date()], ended=not answer.body)
+        if answer.body:
+            self.protocol.send_data(stream_id, answer.body, ended=True)
+        self.flush()
+        self._note_idle()
+        if len(headers) < len(answer.headers):
+            self.goodbye()
+        return True
 
     def _fail(self) -> None:
         self.failed = True

@@ -548,8 +548,9 @@ class ServerConnection:
             self._end(stream_id)
 
     def room(self, stream_id: int) -> int:
-        """How many bytes of a body may be sent now; below 1 for none."""
-        return min(self.window, self._streams[stream_id].window)
+        """How many bytes of a body may be sent now; below 1 for none, as on a stream whose StreamLost is not read yet."""
+        stream = self._streams.get(stream_id)
+        return 0 if stream is None else min(self.window, stream.window)
 
     def send_data(self, stream_id: int, data: memoryview | bytes, *, ended: bool) -> None:
         """Send a part of a body for which there is `room`, as the DATA frames that it takes. ended: it is the last one."""
