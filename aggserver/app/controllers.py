@@ -69,10 +69,20 @@ def controllers(
         makers["serviceaccount-controller"] = service_accounts
         makers["root-ca-certificate-publisher-controller"] = root_ca_publisher
 
-    def pods() -> _Run:
+    def workloads() -> _Run:
         from aggserver.controllers.pods.runner import PodRunner
+        from aggserver.controllers.workloads.controller import WorkloadController
 
-        return PodRunner(engine.installer, storage, time.time).run
+        if options.pods == "pending":
+            return WorkloadController(engine.installer, storage, time.time).run
+        runner = PodRunner(engine.installer, storage, time.time, options.job_seconds)
+        controller = WorkloadController(engine.installer, storage, time.time, runner.sync)
+
+        async def run() -> None:
+            await runner.make_node()
+            await controller.run()
+
+        return run
 
     def started(make: Callable[[], _Run]) -> _Run:
         make = functools.cache(make)  # make the controller once, also if its task is restarted
@@ -84,4 +94,4 @@ def controllers(
         return run
 
     tasks = [(name, started(make)) for name, make in makers.items() if is_controller_enabled(name, options.controllers)]
-    return [*tasks, ("what runs Pods", started(pods))] if options.pods == "run" else tasks
+    return [*tasks, ("controllers of workloads", started(workloads))] if options.pods != "keep" else tasks

@@ -188,8 +188,10 @@ def _check_controllers(options: Options) -> None:
 
 
 def _check_pods(options: Options) -> None:
-    if options.pods == "run" and options.kinds == "none":
-        raise OptionsError("--pods run has no meaning with --kinds none")
+    if options.pods != "keep" and options.kinds == "none":
+        raise OptionsError(f"--pods {options.pods} has no meaning with --kinds none")
+    if options.job_seconds and options.pods != "run":
+        raise OptionsError("--job-duration has no meaning without --pods run")
 
 
 def _check_reload(options: Options) -> None:

@@ -69,7 +69,7 @@ STORAGES = ("sqlite", "etcd")
 OUTPUTS = ("text", "json")
 SHELLS = ("bash", "zsh", "fish")
 KINDS = ("all", "none")
-PODS = ("keep", "run")
+PODS = ("keep", "pending", "run")
 TLS_VERSIONS = ("VersionTLS12", "VersionTLS13")
 
 # Upstream's authorization modes, without ABAC and Webhook.
@@ -856,8 +856,18 @@ class Options:
         "pods",
         convert.one_of(*PODS),
         _CONTROLLERS,
-        "keep: Pods stay as clients make them; run: Pods are Running at once, Jobs complete, and workloads get their Pods",
-        metavar="keep|run",
+        "keep: Pods stay as clients make them; pending: workloads get their Pods, which stay Pending; run: workloads get their "
+        "Pods, all Pods are Running at once, and those of Jobs succeed",
+        metavar="keep|pending|run",
+        commands=DEV,
+    )
+    job_seconds: float = _option(
+        0.0,
+        "job-duration",
+        convert.seconds,
+        _CONTROLLERS,
+        "with --pods=run: how long the Pods of Jobs run before they succeed",
+        metavar="DURATION",
         commands=DEV,
     )
     protect_definitions: bool = _option(

@@ -17,6 +17,8 @@ SHOWN = {
     "aggserver dev --controllers namespace-controller": {*CONTROLLERS} - {NAMESPACE},
     "aggserver dev --controllers=-namespace-controller": {*CONTROLLERS},
     "aggserver dev --pods=run": set(),
+    "aggserver dev --pods=run --job-duration=30s": set(),
+    "aggserver dev --pods=pending": set(),
 }
 RUNS = list(SHOWN)
 
@@ -58,8 +60,11 @@ def test_an_unknown_controller() -> None:
 
 def test_pods_need_their_kind() -> None:
     assert parse(["dev", "--pods=run"], {}).pods == "run"
+    assert parse(["dev", "--pods=run", "--job-duration=30s"], {}).job_seconds == 30
     with pytest.raises(OptionsError, match="--pods run has no meaning with --kinds none"):
         parse(["dev", "--pods=run", "--kinds=none"], {})
+    with pytest.raises(OptionsError, match="--job-duration has no meaning without --pods run"):
+        parse(["dev", "--pods=pending", "--job-duration=30s"], {})
 
 
 def test_a_cluster_has_its_own() -> None:

@@ -63,6 +63,25 @@ def test_stateful_sets_and_daemon_sets(kubectl: Kubectl) -> None:
     kubectl("rollout", "status", "statefulset/db", KUBECTL_LIMIT)
 
 
+@pytest.mark.parametrize("kind", ["statefulset", "daemonset"])
+def test_history(kubectl: Kubectl, kind: str) -> None:
+    name = "db" if kind == "statefulset" else "agent"
+    kubectl("apply", "-f", "-", input=STATEFUL)
+    kubectl("rollout", "status", f"{kind}/{name}", KUBECTL_LIMIT)
+    kubectl("set", "image", f"{kind}/{name}", "c=j")
+    kubectl("rollout", "status", f"{kind}/{name}", KUBECTL_LIMIT)
+    numbers = [
+        int(line.split()[0]) for line in kubectl("rollout", "history", f"{kind}/{name}").stdout.splitlines() if line[:1].isdigit()
+    ]
+    before, newest = numbers[-2:]
+    assert "Image:\tj" in kubectl("rollout", "history", f"{kind}/{name}", f"--revision={newest}").stdout
+    assert "rolled back" in kubectl("rollout", "undo", f"{kind}/{name}", f"--to-revision={before}").stdout
+    kubectl("rollout", "status", f"{kind}/{name}", KUBECTL_LIMIT)
+    pods = json.loads(kubectl("get", "pods", f"--selector=app={name}", "-o", "json").stdout)["items"]
+    assert {pod["spec"]["containers"][0]["image"] for pod in pods} == {"i"}
+    assert f"\n{newest + 1} " in kubectl("rollout", "history", f"{kind}/{name}").stdout
+
+
 def test_jobs_and_pods(kubectl: Kubectl) -> None:
     kubectl("create", "job", "hi", "--image=busybox")
     kubectl("wait", "job/hi", "--for=condition=Complete", KUBECTL_LIMIT)

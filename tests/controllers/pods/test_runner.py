@@ -1,16 +1,17 @@
-"""`--pods=run` on a server in memory, with the garbage collector beside it."""
+"""`--pods=run` and `--pods=pending` on a server in memory, with the garbage collector beside it."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from aggserver.controllers.pods.runner import PodRunner
+from aggserver.controllers.workloads.controller import WorkloadController
 from aggserver.kinds.served import Kinds
 from aggserver.registry.stored import StoredObject
 from tests.fakes.asgi import Client
@@ -23,15 +24,25 @@ TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": SPEC}
 SELECTING = {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}
 
 
+@pytest.fixture(params=["run"])
+def mode(request: pytest.FixtureRequest) -> str:
+    """The value of `--pods`, or `run 30` for Pods of Jobs that run for 30 seconds."""
+    return str(request.param)
+
+
 @pytest.fixture(autouse=True)
-async def running(server: LocalServer) -> AsyncIterator[None]:
+async def running(server: LocalServer, mode: str) -> AsyncIterator[None]:
     # Names that are generated must differ, since the timers that would try again are not fired.
     environment = replace(server.environment, random=random.Random(1).randrange)
     kinds = Kinds(environment, server.engine.admission)
     server.engine.installer.install([("built-in kinds", kinds.served())])
     server.run()
-    runner = PodRunner(server.engine.installer, server.storage, server.clock, server.timers.call_later)
-    task = asyncio.create_task(runner.run())
+    installer, storage, clock = server.engine.installer, server.storage, server.clock
+    runner = PodRunner(installer, storage, clock, float(mode.removeprefix("run") or 0)) if mode != "pending" else None
+    if runner is not None:
+        await runner.make_node()
+    pods_are_run = runner.sync if runner is not None else None
+    task = asyncio.create_task(WorkloadController(installer, storage, clock, pods_are_run, server.timers.call_later).run())
     yield
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -172,3 +183,152 @@ async def test_the_pods_of_others_are_not_read(client: Client, monkeypatch: pyte
     await post(client, f"{APPS}/replicasets", "ReplicaSet", "three", {"replicas": 3, **SELECTING})
     await comes(client, f"{APPS}/replicasets/three", readyReplicas=3)
     assert not [key for key in read if "/other-" in key]
+
+
+async def until(client: Client, path: str, holds: Callable[[Any], bool]) -> Any:
+    """The answer to a get of a path, once it is as it should be."""
+    for _ in range(300):
+        answer = (await client.get(path)).json()
+        if holds(answer):
+            return answer
+        await asyncio.sleep(0)
+    raise AssertionError(answer)
+
+
+def controllers(pod: Any) -> list[str]:
+    return [f"{each['kind']}/{each['name']}" for each in pod["metadata"].get("ownerReferences", ()) if each.get("controller")]
+
+
+CONTROLLERS: dict[str, tuple[str, str, Any]] = {
+    # kind: (path, apiVersion, spec)
+    "ReplicationController": (f"{CORE}/replicationcontrollers", "v1", {"selector": {"a": "b"}, "template": TEMPLATE}),
+    "ReplicaSet": (f"{APPS}/replicasets", "apps/v1", SELECTING),
+}
+
+
+@pytest.mark.parametrize("kind", CONTROLLERS)
+async def test_pods_are_adopted_and_released(client: Client, kind: str) -> None:
+    path, _, spec = CONTROLLERS[kind]
+    await post(client, PODS, "Pod", "mine", SPEC, labels={"a": "b"})
+    await post(client, PODS, "Pod", "other", SPEC, labels={"a": "c"})
+    await comes(client, f"{PODS}/mine", phase="Running")
+    await post(client, path, kind, "web", {**spec, "replicas": 2})
+    await comes(client, f"{path}/web", replicas=2, readyReplicas=2, fullyLabeledReplicas=2, availableReplicas=2)
+    items = await pods(client, 3)
+    assert {pod["metadata"]["name"]: controllers(pod) for pod in items if pod["metadata"]["name"] in ("mine", "other")} == {
+        "mine": [f"{kind}/web"],
+        "other": [],
+    }
+    # One that was adopted is let go, and replaced.
+    await client.merge(f"{PODS}/mine", {"metadata": {"labels": {"a": "z"}}})
+    items = await pods(client, 4)
+    assert [controllers(pod) for pod in items if pod["metadata"]["name"] == "mine"] == [[]]
+    # One too many is deleted.
+    await client.merge(f"{PODS}/mine", {"metadata": {"labels": {"a": "b"}}})
+    await pods(client, 3)
+    await client.merge(f"{path}/web/scale", {"spec": {"replicas": 1}})
+    await comes(client, f"{path}/web", replicas=1, observedGeneration=2)
+
+
+async def test_a_workload_that_is_being_deleted_adopts_nothing(client: Client) -> None:
+    path = f"{APPS}/replicasets"
+    await post(client, path, "ReplicaSet", "web", {**SELECTING, "replicas": 0}, finalizers=["example.com/mine"])
+    await comes(client, f"{path}/web", observedGeneration=1)
+    await client.delete(f"{path}/web")
+    await post(client, PODS, "Pod", "free", SPEC, labels={"a": "b"})
+    await comes(client, f"{PODS}/free", phase="Running")
+    (pod,) = await pods(client, 1)
+    assert controllers(pod) == []
+
+
+async def test_a_deployment_adopts_its_former_replica_sets(client: Client) -> None:
+    await post(client, f"{APPS}/deployments", "Deployment", "web", {**SELECTING, "replicas": 1})
+    await comes(client, f"{APPS}/deployments/web", availableReplicas=1)
+    await client.delete(f"{APPS}/deployments/web", {"propagationPolicy": "Orphan"})
+    sets = f"{APPS}/replicasets"
+    await until(client, sets, lambda found: [controllers(each) for each in found["items"]] == [[]])
+    await post(client, f"{APPS}/deployments", "Deployment", "again", {**SELECTING, "replicas": 1})
+    found = await until(client, sets, lambda found: controllers(found["items"][0]) == ["Deployment/again"])
+    assert len(found["items"]) == 1
+
+
+@pytest.mark.parametrize("mode", ["pending"], indirect=True)
+async def test_pods_that_nobody_runs(client: Client) -> None:
+    await post(client, f"{APPS}/deployments", "Deployment", "web", {**SELECTING, "replicas": 2})
+    web = await comes(client, f"{APPS}/deployments/web", replicas=2, updatedReplicas=2, unavailableReplicas=2)
+    assert {entry["type"]: entry["status"] for entry in web["status"]["conditions"]}["Available"] == "False"
+    assert {pod["status"]["phase"] for pod in await pods(client, 2)} == {"Pending"}
+    assert (await client.get("/api/v1/nodes")).json()["items"] == []
+    await client.delete(f"{APPS}/deployments/web")
+    await pods(client, 0)
+    await post(client, f"{APPS}/daemonsets", "DaemonSet", "agent", SELECTING)
+    await comes(client, f"{APPS}/daemonsets/agent", desiredNumberScheduled=0, observedGeneration=1)
+    await client.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "one"}})
+    await client.merge("/api/v1/nodes/one", {"spec": {"taints": None}})
+    await comes(client, f"{APPS}/daemonsets/agent", desiredNumberScheduled=1, currentNumberScheduled=1)
+    await client.delete("/api/v1/nodes/one")
+    await comes(client, f"{APPS}/daemonsets/agent", desiredNumberScheduled=0)
+
+
+@pytest.mark.parametrize("mode", ["run 30"], indirect=True)
+async def test_a_job_whose_pods_take_a_while(client: Client, server: LocalServer) -> None:
+    template = {"spec": {**SPEC, "restartPolicy": "Never"}}
+    await post(client, f"{BATCH}/jobs", "Job", "hi", {"template": template})
+    await comes(client, f"{BATCH}/jobs/hi", active=1, ready=1)
+    server.clock.now += 30
+    server.timers.fire(30)
+    await comes(client, f"{BATCH}/jobs/hi", succeeded=1)
+
+
+@pytest.mark.parametrize("mode", ["run 30"], indirect=True)
+async def test_a_job_with_a_deadline(client: Client, server: LocalServer) -> None:
+    template = {"spec": {**SPEC, "restartPolicy": "Never"}}
+    await post(client, f"{BATCH}/jobs", "Job", "hi", {"template": template, "activeDeadlineSeconds": 5})
+    await comes(client, f"{BATCH}/jobs/hi", active=1, ready=1)
+    server.clock.now += 5
+    server.timers.fire(5)
+    failed = await comes(client, f"{BATCH}/jobs/hi", ready=0)
+    assert [entry["reason"] for entry in failed["status"]["conditions"]] == ["DeadlineExceeded", "DeadlineExceeded"]
+    await pods(client, 0)
+
+
+HISTORIES: dict[str, tuple[str, Any]] = {
+    # kind: (path, what its status has when a rollout is done)
+    "StatefulSet": (f"{APPS}/statefulsets", {"updatedReplicas": 1, "readyReplicas": 1}),
+    "DaemonSet": (f"{APPS}/daemonsets", {"updatedNumberScheduled": 1, "numberReady": 1}),
+}
+
+
+@pytest.mark.parametrize("kind", HISTORIES)
+async def test_history(client: Client, kind: str) -> None:
+    path, done = HISTORIES[kind]
+    await post(client, path, kind, "web", {**SELECTING, "revisionHistoryLimit": 1})
+    await comes(client, f"{path}/web", **done, observedGeneration=1)
+
+    async def revisions(*numbers: int) -> Any:
+        found = await until(
+            client,
+            f"{APPS}/controllerrevisions",
+            lambda found: sorted(each["revision"] for each in found["items"]) == [*numbers],
+        )
+        return sorted(found["items"], key=lambda each: each["revision"])
+
+    (first,) = await revisions(1)
+    assert controllers(first) == [f"{kind}/web"]
+    images = iter("jkl")
+    for generation, numbers in ((2, (1, 2)), (3, (2, 3))):
+        await client.merge(
+            f"{path}/web", {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": next(images)}]}}}}
+        )
+        await comes(client, f"{path}/web", **done, observedGeneration=generation)
+        second, _ = await revisions(*numbers)
+    # Back to the one before: it has the highest number then, and no new one is made.
+    strategic = {"content_type": "application/strategic-merge-patch+json"}
+    answer = await client.request("PATCH", f"{path}/web", second["data"], **strategic)
+    assert answer.status == 200
+    _, back = await revisions(3, 4)
+    assert back["metadata"]["uid"] == second["metadata"]["uid"]
+    await until(client, PODS, lambda found: [each["spec"]["containers"][0]["image"] for each in found["items"]] == ["j"])
+    if kind == "StatefulSet":
+        web = await comes(client, f"{path}/web", **done, observedGeneration=4)
+        assert web["status"]["currentRevision"] == web["status"]["updateRevision"] == back["metadata"]["name"]
