@@ -11,15 +11,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from aggserver.meta.json_types import JSONObject
 from benchmarks.client import LoadError, build, call, run_load
-from benchmarks.report import BASELINE, MEASURED, Section, number, with_figures
+from benchmarks.report import BASELINE, MEASURED, Section, machine, number, with_figures
 from benchmarks.resident import at_rest, sampled
 from benchmarks.run import COLLECTION, DEFINITION, Say, conditions, define, progress, scratch_folder
 from benchmarks.servers import REPOSITORY, Aggserver, KubeApiserver, Server
@@ -72,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
     except (LoadError, ProcessError, BinariesError, ToolchainError, OSError) as error:
         print(f"no result: {error}", file=sys.stderr)
         return 1
-    text = full_lists_document(found, options.objects, options.size, os.getloadavg()[0], conditions())
+    text = full_lists_document(found, options.objects, options.size, conditions())
     print(text)
     if options.write_docs:
         PAGE.write_text(with_figures(PAGE.read_text(), SECTION, text))
@@ -115,16 +116,12 @@ def _seconds(server: Server) -> float:
     return server.usage()[server.name].cpu_seconds
 
 
-def full_lists_document(found: Sequence[Figures], objects: int, size: int, load: float, made: dict[str, object]) -> str:
-    """The table. load: the machine's load at the end, which has that of other programs."""
-    machine = made["machine"]
-    assert isinstance(machine, dict)
+def full_lists_document(found: Sequence[Figures], objects: int, size: int, made: Mapping[str, Any]) -> str:
+    """The table."""
     servers = list(dict.fromkeys(each.server for each in found))
     both = " / ".join(servers)
     lines = [
-        f"Commit `{made['commit']}`, {made['date']}: {machine['cores']} cores ({machine['processor']}), "
-        f"Python {machine['python']}, "
-        f"{objects:,} objects of {size:,} bytes, HTTP/2; load of the machine at the end {load:.1f}. "
+        f"{machine(made)}, {objects:,} objects of {size:,} bytes, HTTP/2. "
         f"Peak of memory above that at rest; in bold what is within {AIM / 1e6:.0f} MB.",
         "",
         f"| lists at once | {' | '.join(servers)} | CPU ms of a list: {both} | MB of a list: {both} |",

@@ -17,11 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.client import Access, LoadError, build, run_load
 from benchmarks.processes import thread_seconds, usage
-from benchmarks.report import Section, with_figures
+from benchmarks.report import Section, machine, with_figures
 from benchmarks.run import Say, conditions, define, progress, scratch_folder
 from benchmarks.servers import REPOSITORY, Aggserver, ReadyWatch
 from tests.controlplane.binaries import BinariesError
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
     except (BinariesError, LoadError, ProcessError, ToolchainError, engine.EngineError) as error:
         print(f"no result: {error}", file=sys.stderr)
         return 1
-    text = interpreters_document(found, options.rounds, os.getloadavg()[0], conditions())
+    text = interpreters_document(found, options.rounds, conditions())
     print(text)
     if options.write_docs:
         PAGE.write_text(with_figures(PAGE.read_text(), SECTION, text))
@@ -181,13 +181,11 @@ class _Python:
             subprocess.run(["docker", "rm", "--force", name], capture_output=True, check=False)
 
 
-def interpreters_document(found: Mapping[str, Figures], rounds: int, load: float, made: Mapping[str, object]) -> str:
-    """The table: a row for each Python. load: the machine's load at the end, which has that of other programs."""
-    machine = made["machine"]
-    assert isinstance(machine, dict)
+def interpreters_document(found: Mapping[str, Figures], rounds: int, made: Mapping[str, Any]) -> str:
+    """The table: a row for each Python."""
     lines = [
-        f"Commit `{made['commit']}`, {made['date']}: {machine['cores']} cores ({machine['processor']}), {OBJECTS:,} objects, "
-        f"HTTP/2, SQLite, the least of {rounds} turns; load of the machine at the end {load:.1f}. µs of CPU time, for each:",
+        f"{machine(made, alone=True)} and others, {OBJECTS:,} objects, HTTP/2, SQLite, the least of {rounds} turns. "
+        "µs of CPU time, for each:",
         "",
         f"| Python | {' | '.join(f'{work.name}: {work.unit}' for work in WORK)} | memory at the end |",
         "|" + "---|" * (2 + len(WORK)),

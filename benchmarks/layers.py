@@ -13,7 +13,6 @@ server: as root, or with kernel.yama.ptrace_scope=0. `--write-docs` writes the t
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import signal
 import subprocess
@@ -21,11 +20,11 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.client import LoadError, build, run_load
 from benchmarks.processes import thread_seconds
-from benchmarks.report import Section, with_figures
+from benchmarks.report import Section, machine, with_figures
 from benchmarks.run import Say, conditions, define, progress, scratch_folder
 from benchmarks.servers import REPOSITORY, Aggserver
 from tests.controlplane.binaries import BinariesError
@@ -148,7 +147,7 @@ def main(arguments: Sequence[str]) -> int:
     except (BinariesError, LoadError, ProcessError, ToolchainError) as error:
         print(f"no result: {error}", file=sys.stderr)
         return 1
-    text = layers_document(found, os.getloadavg()[0], conditions())
+    text = layers_document(found, conditions())
     print(text)
     if options.write_docs:
         PAGE.write_text(with_figures(PAGE.read_text(), SECTION, text))
@@ -223,15 +222,11 @@ def _install(say: Say) -> None:
             raise LoadError(f"py-spy could not be installed:\n{done.stdout}{done.stderr}")
 
 
-def layers_document(found: Mapping[str, Profile], load: float, made: Mapping[str, object]) -> str:
-    """The table: µs of CPU time by layer. load: the machine's load at the end, which has that of other programs."""
-    machine = made["machine"]
-    assert isinstance(machine, dict)
+def layers_document(found: Mapping[str, Profile], made: Mapping[str, Any]) -> str:
+    """The table: µs of CPU time by layer."""
     units = {work.name: work.unit for work in WORK}
     lines = [
-        f"Commit `{made['commit']}`, {made['date']}: {machine['cores']} cores ({machine['processor']}), "
-        f"Python {machine['python']}, "
-        f"{OBJECTS:,} objects, HTTP/2, SQLite; load of the machine at the end {load:.1f}. µs of CPU time, for each:",
+        f"{machine(made, alone=True)}, {OBJECTS:,} objects, HTTP/2, SQLite. µs of CPU time, for each:",
         "",
         f"| layer | {' | '.join(f'{name}: {units[name]}' for name in found)} |",
         "|" + "---|" * (1 + len(found)),

@@ -22,11 +22,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.client import Access, LoadError, build, call, run_load, wait_until_served
 from benchmarks.processes import thread_seconds
-from benchmarks.report import Section, with_figures
+from benchmarks.report import Section, machine, with_figures
 from benchmarks.run import COLLECTION, DEFINITION, Say, conditions, progress, scratch_folder
 from benchmarks.servers import REPOSITORY, kubeconfig_access
 from tests.controlplane.binaries import BinariesError, obtain
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str]) -> int:
     except (BinariesError, LoadError, ProcessError, ToolchainError) as error:
         print(f"no result: {error}", file=sys.stderr)
         return 1
-    text = replicas_document(costs, options.rounds, os.getloadavg()[0], conditions())
+    text = replicas_document(costs, options.rounds, conditions())
     print(text)
     if options.write_docs:
         PAGE.write_text(with_figures(PAGE.read_text(), SECTION, text))
@@ -272,14 +272,10 @@ def _wait(access: Access, process: Process) -> None:
             time.sleep(0.05)
 
 
-def replicas_document(costs: Costs, rounds: int, load: float, made: Mapping[str, object]) -> str:
-    """The table and the model. load: the machine's load at the end, which has that of other programs."""
-    machine = made["machine"]
-    assert isinstance(machine, dict)
+def replicas_document(costs: Costs, rounds: int, made: Mapping[str, Any]) -> str:
+    """The table and the model."""
     lines = [
-        f"Commit `{made['commit']}`, {made['date']}: {machine['cores']} cores ({machine['processor']}), "
-        f"Python {machine['python']}, "
-        f"{OBJECTS:,} objects, HTTP/2, rounds: {rounds}; load of the machine at the end {load:.1f}.",
+        f"{machine(made, alone=True)}, {OBJECTS:,} objects, HTTP/2, rounds: {rounds}.",
         "",
         "| work, for each server | servers | rate on these cores | CPU ms each: busiest server | all servers | etcd | factor |",
         "|---|---|---|---|---|---|---|",

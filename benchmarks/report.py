@@ -235,12 +235,17 @@ def document(report: Mapping[str, Any]) -> str:
     return "\n\n".join(part for part in (conditions, table(found), "\n".join(remarks)) if part)
 
 
-def machine(report: Mapping[str, Any]) -> str:
-    """What was measured, when and on what, as the beginning of a sentence."""
+def machine(report: Mapping[str, Any], *, alone: bool = False) -> str:
+    """What was measured, when and on what, as the beginning of a sentence. alone: without kube-apiserver.
+
+    The load is that of the whole machine at the end, which has that of other programs: a benchmark itself makes about 2.
+    """
     facts = report["machine"]
+    load = f" with a load of {facts['load']:.1f}" if "load" in facts else ""
+    beside = "" if alone else f", kube-apiserver {facts['kubernetes']}"
     return (
-        f"Commit `{report['commit']}`, {report['date']}: {facts['cores']} cores ({facts['processor']}), "
-        f"Python {facts['python']}, kube-apiserver {facts['kubernetes']}"
+        f"Commit `{report['commit']}`, {report['date']}: {facts['cores']} cores ({facts['processor']}){load}, "
+        f"Python {facts['python']}{beside}"
     )
 
 

@@ -19,6 +19,7 @@ import time
 import urllib.error
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -267,12 +268,13 @@ def _report(bench: _Bench, resident: dict[str, dict[str, int]]) -> dict[str, Any
 
 
 def conditions() -> dict[str, Any]:
-    """The part that all reports share: commit, date and machine."""
+    """The part that all reports share: commit, date and machine, whose load is that of now."""
     return {
         "commit": _commit(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": {
             "cores": os.cpu_count(),
+            "load": os.getloadavg()[0],
             "processor": _processor(),
             "python": _python(),
             "kubernetes": kubernetes_version(),
@@ -281,11 +283,11 @@ def conditions() -> dict[str, Any]:
 
 
 def _commit() -> str:
-    """The short hash of the measured commit, marked if the tree has changes."""
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty=-modified"], cwd=HERE, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or "uncommitted"
+    """The short hash of the measured commit, marked if the tree has changes. Tables that were just written are none."""
+    git = partial(subprocess.run, cwd=HERE.parent, capture_output=True, text=True, check=False)
+    commit = git(["git", "rev-parse", "--short=7", "HEAD"]).stdout.strip()
+    modified = git(["git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)docs"]).stdout
+    return f"{commit}{'-modified' if modified else ''}" if commit else "uncommitted"
 
 
 def _python() -> str:

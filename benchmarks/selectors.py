@@ -10,9 +10,7 @@ unlike times, it does not depend on what else the machine does. `--write-docs` w
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,18 +19,15 @@ from statistics import median
 from typing import Any
 
 from benchmarks.client import LoadError, build, run_load
-from benchmarks.report import BASELINE, MEASURED
-from benchmarks.run import Say, define, progress, scratch_folder, settle
+from benchmarks.report import BASELINE, MEASURED, Section, machine, with_figures
+from benchmarks.run import Say, conditions, define, progress, scratch_folder, settle
 from benchmarks.servers import REPOSITORY, Aggserver, KubeApiserver, Server
 from tests.controlplane.binaries import BinariesError, obtain
 from tests.controlplane.processes import ProcessError
 from tests.controlplane.toolchain import ToolchainError
 
 PAGE = REPOSITORY / "docs" / "benchmarks.md"
-BEGIN, END = (
-    "<!-- figures of selectors: written by python -m benchmarks.selectors --write-docs -->",
-    "<!-- end of figures of selectors -->",
-)
+SECTION = Section("figures of selectors", ".selectors")
 NAMESPACE = "bench"
 # Bytes of an object as sent, and how many objects in turn have the same `group`.
 SIZE, IN_GROUP = 1000, 10
@@ -103,8 +98,7 @@ def main(arguments: Sequence[str]) -> int:
     table = _table(figures, options.objects, options.rounds)
     print(table)
     if options.write_docs:
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n{END}{rest.partition(END)[2]}")
+        PAGE.write_text(with_figures(PAGE.read_text(), SECTION, table))
     return 0
 
 
@@ -168,13 +162,8 @@ def _cpu(server: Server) -> float:
 
 
 def _table(figures: Figures, objects: int, rounds: int) -> str:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short=7", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=True
-    ).stdout.strip()
     lines = [
-        f"Commit `{commit}`, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}: {os.cpu_count()} cores, {objects:,} objects of "
-        f"{SIZE:,} bytes, HTTP/2, medians of {rounds} rounds; load of the machine "
-        f"at the end {os.getloadavg()[0]:.0f}.",
+        f"{machine(conditions())}, {objects:,} objects of {SIZE:,} bytes, HTTP/2, medians of {rounds} rounds.",
         "",
         "| what | kube-apiserver | aggserver | times | CPU ms each of both | `/healthz` p99 of both |",
         "|---|---|---|---|---|---|",
@@ -195,7 +184,7 @@ def _table(figures: Figures, objects: int, rounds: int) -> str:
     if all(rates):
         get, listed = (median(each.value for each in one) for one in rates)
         lines += ["", f"aggserver answers {listed / get:.2f} such lists in the time of a get."]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def _probe(figures: Sequence[Figure]) -> str:

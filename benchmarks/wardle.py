@@ -10,7 +10,6 @@ CPU time is that of the server, and of etcd for sample-apiserver: unlike rates, 
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
 import re
 import shutil
@@ -26,6 +25,8 @@ from pathlib import Path
 
 from benchmarks.client import Access, LoadError, build, call, run_load, wait_until_served
 from benchmarks.processes import children, usage
+from benchmarks.report import Section, machine, with_figures
+from benchmarks.run import conditions
 from benchmarks.servers import REPOSITORY, kubeconfig_access
 from tests.controlplane.binaries import BinariesError, obtain
 from tests.controlplane.plane import ControlPlane
@@ -35,10 +36,7 @@ from tests.sample_apiserver.program import MODULE, SampleApiserver, SampleError
 from tests.sample_apiserver.program import build as build_sample
 
 PAGE = REPOSITORY / "docs" / "benchmarks.md"
-BEGIN, END = (
-    "<!-- figures of wardle: written by python -m benchmarks.wardle --write-docs -->",
-    "<!-- end of figures of wardle -->",
-)
+SECTION = Section("figures of wardle", ".wardle")
 EXAMPLE = REPOSITORY / "manifests" / "examples" / "python" / "wardle.py"
 GROUP = "wardle.example.com"
 NAMESPACE = "bench"
@@ -102,9 +100,7 @@ def main(arguments: list[str]) -> int:
     table = _table(figures, options.rounds, options.objects)
     print(table)
     if options.write_docs:
-        text = PAGE.read_text()
-        before, _, rest = text.partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n{END}{rest.partition(END)[2]}")
+        PAGE.write_text(with_figures(PAGE.read_text(), SECTION, table))
     return 0
 
 
@@ -232,15 +228,11 @@ def _lines_of_example() -> int:
 
 
 def _table(figures: Mapping[str, Mapping[str, Figure]], rounds: int, objects: int) -> str:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short=7", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=True
-    ).stdout.strip()
     written, generated = _lines_of_sample()
     short = _lines_of_example()
     sample, ours = figures["sample-apiserver"], figures["aggserver"]
     lines = [
-        f"Commit `{commit}`, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}: {os.cpu_count()} cores, {objects:,} objects of "
-        f"{SIZE:,} bytes, HTTP/2, rounds: {rounds}.",
+        f"{machine(conditions())}, {objects:,} objects of {SIZE:,} bytes, HTTP/2, rounds: {rounds}.",
         "",
         "| what | sample-apiserver | wardle.py on aggserver | times | CPU ms each of both |",
         "|---|---|---|---|---|",
@@ -256,7 +248,7 @@ def _table(figures: Mapping[str, Mapping[str, Figure]], rounds: int, objects: in
         costs = [each[title].cpu_milliseconds for each in (sample, ours)]
         cost = "" if None in costs else " / ".join(_short(each) for each in costs if each is not None)
         lines.append(f"| {title} | {' | '.join(values)} | {factor:.2g} | {cost} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def _short(value: float) -> str:

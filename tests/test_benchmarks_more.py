@@ -11,7 +11,11 @@ from benchmarks.full_lists import Figures, full_lists_document
 from benchmarks.layers import LAYERS, OTHER, layer_of, layers_document, profile, samples_of
 from benchmarks.replicas import ASIDE, WORK, Cost, Model, model, replicas_document
 
-MADE = {"commit": "abc", "date": "2026-01-01", "machine": {"cores": 2, "processor": "p", "python": "3.11"}}
+MADE = {
+    "commit": "abc",
+    "date": "2026-01-01",
+    "machine": {"cores": 2, "processor": "p", "python": "3.11", "kubernetes": "v1.36.3"},
+}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +65,7 @@ def test_time_is_shared_out_within_each_thread() -> None:
     found = profile({7: 0.004, 9: 0.001, 11: 0.0005}, 10, samples)
     assert found.microseconds == pytest.approx({"cache": 300, "store": 100, "SQLite": 100, OTHER: 50})
     assert found.samples.total() == 12
-    lines = layers_document({"get": found}, 1.0, MADE).splitlines()
+    lines = layers_document({"get": found}, MADE).splitlines()
     assert "| SQLite | 100 |" in lines  # eight samples; of the others there are too few
     assert "| **all** | 550 |" in lines
     assert not any(line.startswith("| cache") for line in lines)
@@ -76,7 +80,7 @@ def test_the_model() -> None:
 
 def test_the_table_of_replicas() -> None:
     one, two, aside = (Cost(50.0, 100, servers, 0.05) for servers in ([0.2], [0.1, 0.08], [0.2, 0.02]))
-    text = replicas_document({work.name: {1: one, 2: two, ASIDE: aside} for work in WORK}, 1, 3.0, MADE)
+    text = replicas_document({work.name: {1: one, 2: two, ASIDE: aside} for work in WORK}, 1, MADE)
     assert "| get, 32 clients | 1 | 50/s | 2 | 2 | 0.5 | 1.00x |" in text
     assert "| get, 32 clients | 2 | 50/s | 1 | 1.8 | 0.5 | 2.00x |" in text
     assert "| list limit=500, 4 clients | 2 | 50 pages/s |" in text
@@ -93,7 +97,7 @@ def test_the_table_of_full_lists() -> None:
         Figures("kube-apiserver", 16, True, 800_000_000, 5_000_000_000, 0.0, 0.0, "a timeout"),
         Figures("aggserver", 16, True, 200_000_000, 6_000_000, 0.3, 10.5e6),
     ]
-    text = full_lists_document(figures, 1000, 100_000, 2.0, MADE)
+    text = full_lists_document(figures, 1000, 100_000, MADE)
     assert "| 4 | 60 MB | **5 MB** | 2,000 / 150 | 101 / 101 |" in text
     assert "| 4, gzip | 900 MB | 65 MB | 3,000 / 300 | 10 / 10.5 |" in text
     assert "| 16, gzip | 5,000 MB, and failed | **6 MB** | n/a / 300 | n/a / 10.5 |" in text
@@ -107,7 +111,7 @@ def test_the_table_of_pythons() -> None:
         interpreters.HERE: interpreters.Figures("3.11.7 without PGO", costs, 120_000_000),
         "3.13": interpreters.Figures("3.13.5 of Debian", costs, 130_400_000),
     }
-    lines = interpreters.interpreters_document(found, 2, 1.0, MADE).splitlines()
+    lines = interpreters.interpreters_document(found, 2, MADE).splitlines()
     assert lines[-2:] == [
         "| 3.11.7 without PGO (the one of the other tables) | 100 | 200 | 300 | 400 | 500 | 600 | 120 MB |",
         "| 3.13.5 of Debian | 100 | 200 | 300 | 400 | 500 | 600 | 130 MB |",

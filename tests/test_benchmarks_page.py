@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
+from benchmarks.page import TABLES
+
 PAGE = (Path(__file__).parents[1] / "docs" / "benchmarks.md").read_text()
 SHORT = "What falls short of its aim, and what was tried"
 SECTIONS = {"": PAGE.partition("\n## ")[0]} | dict(re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))
@@ -48,6 +50,11 @@ def test_there_is_something_to_look_at() -> None:
 @pytest.mark.parametrize("section", sorted({row.section for row in rows()}))
 def test_figures_name_their_commit(section: str) -> None:
     assert re.search(r"Commit `[0-9a-f]{7,}`, \d{4}-\d\d-\d\d", SECTIONS[section])
+
+
+def test_one_command_measures_every_table_that_a_command_writes() -> None:
+    written = re.findall(r"<!-- [^:]*: written by python -m (.*) --write-docs -->", PAGE)
+    assert sorted(written) == sorted(" ".join(command) for command in TABLES.values())
 
 
 def shortfalls() -> Iterator[tuple[str, str]]:

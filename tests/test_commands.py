@@ -59,6 +59,7 @@ READ = [
     "python -m benchmarks.layers",
     "python -m benchmarks.merging",
     "python -m benchmarks.operators",
+    "python -m benchmarks.page",
     "python -m benchmarks.replicas",
     "python -m benchmarks.resources",
     "python -m benchmarks.testing",
