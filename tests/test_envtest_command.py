@@ -59,10 +59,10 @@ FLAG_CASES: dict[str, tuple[list[str], dict[str, Any]]] = {
     "of etcd": (["--etcd-prefix=/p"], {"etcd_options": ("--etcd-prefix=/p",)}),
     "privileged": (["--allow-privileged=true"], {}),
     "plugins to disable": (
-        ["--disable-admission-plugins=ServiceAccount,ResourceQuota"],
-        {"options": ("--disable-admission-plugins=ResourceQuota",)},
+        ["--disable-admission-plugins=ServiceAccount,PodNodeSelector"],
+        {"options": ("--disable-admission-plugins=ServiceAccount",)},
     ),
-    "no plugins that we have": (["--disable-admission-plugins=ServiceAccount"], {}),
+    "no plugins that we have": (["--disable-admission-plugins=PodNodeSelector"], {}),
     "plugins to enable": (
         ["--enable-admission-plugins=PodNodeSelector,ResourceQuota"],
         {

@@ -217,25 +217,44 @@ class Selective(Protocol):
         """Whether the plugin has to be asked. Called for each request, so it must not take more than a microsecond."""
 
 
+class _Whole(Mutating, Validating, Protocol):
+    """A plugin with both parts."""
+
+
 class Chain:
-    """The plugins in order. `bind` returns the chain that the registry calls for one request. observe: for metrics."""
+    """The plugins in order. `bind` returns the chain that the registry calls for one request. observe: for metrics.
+
+    leading: how many of the mutating plugins come before those of resources with plugins of their own.
+    """
 
     def __init__(
-        self, mutating: Sequence[Mutating] = (), validating: Sequence[Validating] = (), observe: ObserveStep | None = None
+        self,
+        mutating: Sequence[Mutating] = (),
+        validating: Sequence[Validating] = (),
+        observe: ObserveStep | None = None,
+        leading: int = 0,
     ) -> None:
         self._mutating = tuple((plugin, _concerns(plugin)) for plugin in mutating)
         self._validating = tuple((plugin, _concerns(plugin)) for plugin in validating)
         self._observe = observe
+        self._leading = leading
 
     def then(self, *validating: Validating) -> Chain:
         """The same chain with further validating plugins at its end, for a resource with rules of its own."""
         before = (plugin for plugin, _ in self._validating)
-        return Chain([plugin for plugin, _ in self._mutating], (*before, *validating), self._observe)
+        return Chain([plugin for plugin, _ in self._mutating], (*before, *validating), self._observe, self._leading)
 
     def after(self, *mutating: Mutating) -> Chain:
         """The same chain with further mutating plugins before all others, for resources with rules of their own."""
         behind = (plugin for plugin, _ in self._mutating)
-        return Chain((*mutating, *behind), [plugin for plugin, _ in self._validating], self._observe)
+        leading = self._leading + len(mutating)
+        return Chain((*mutating, *behind), [plugin for plugin, _ in self._validating], self._observe, leading)
+
+    def with_own(self, plugin: _Whole) -> Chain:
+        """The same chain with a plugin of some resources, behind the leading mutating plugins and before all validating ones."""
+        mutating = [each for each, _ in self._mutating]
+        mutating.insert(self._leading, plugin)
+        return Chain(mutating, [plugin, *(each for each, _ in self._validating)], self._observe, self._leading)
 
     def bind(self, attributes: Attributes) -> BoundChain:
         """The chain for one request. attributes: the operation, and a name not known yet, are taken from the objects later."""

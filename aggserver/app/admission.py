@@ -329,7 +329,9 @@ def _chain(
     clock = time.monotonic
     mutating = [ObservedMutating(name, plugin, observer, clock) for name, plugin in ordered if isinstance(plugin, Mutating)]
     validating = [ObservedValidating(name, plugin, observer, clock) for name, plugin in ordered if isinstance(plugin, Validating)]
-    return Chain([*first, *mutating, *last], validating, steps(observer, clock))
+    # The plugins of the built-in kinds follow these, as upstream: in a namespace that is not there, no account is looked for.
+    leading = len(first) + sum(name in ("NamespaceLifecycle", "LimitRanger") for name, _ in ordered)
+    return Chain([*first, *mutating, *last], validating, steps(observer, clock), leading)
 
 
 def _policies(rules: Sources) -> tuple[Collection, ...]:

@@ -46,7 +46,7 @@ from aggserver.endpoints import front_page
 from aggserver.endpoints.served import Served
 from aggserver.kinds import namespaces
 from aggserver.kinds.catalog import GROUPS
-from aggserver.kinds.served import Kinds
+from aggserver.kinds.served import Kinds, NamespaceLabels
 from aggserver.meta.json_types import JSONObject
 from aggserver.options import Options
 from aggserver.registry.store import Store
@@ -124,14 +124,22 @@ async def _run(
         identities = read_identities(options.admission_control_config_file)
         common = Common(options, access.authorizer, webhooks, identities, environment.new_uid)
         limits = OwnLimits(storage) if options.kinds == "all" else None
-        known_namespaces = namespaces.StoredNamespaces(namespace_store)
-        admission = StandaloneAdmission(common, registrations, known_namespaces, limits, access.plugins)
+        stored_namespaces = namespaces.StoredNamespaces(namespace_store)
+        admission = StandaloneAdmission(common, registrations, stored_namespaces, limits, access.plugins)
         engine = Engine(environment, admission.chain, rule_options)
         below = {("", "serviceaccounts", "token"): accounts.requests}
         built_in = None
         if options.kinds == "all":
             ips = options.service_cluster_ip_range
-            built_in = Kinds(environment, engine.admission, below, cluster_ips=ips, port=lambda: server.port)
+            built_in = Kinds(
+                environment,
+                engine.admission,
+                below,
+                cluster_ips=ips,
+                port=lambda: server.port,
+                plugins=common.enabled(),
+                namespaces=stored_namespaces,
+            )
         if built_in is not None:
             accounts.look_in(partial(built_in.store, ""))
         _install(
@@ -142,6 +150,7 @@ async def _run(
             built_in,
             access,
             protect_definitions=options.protect_definitions,
+            pod_security="PodSecurity" in common.enabled(),
         )
         reviews = TokenReviews(accounts.tokens, time.time)
         engine.installer.install([("token reviews", [reviews.served(engine.admission)])])
@@ -311,11 +320,15 @@ def _install(
     access: Access,
     *,
     protect_definitions: bool,
+    pod_security: bool,
 ) -> None:
+    namespace_admission = engine.admission
+    if built_in is not None and pod_security:
+        namespace_admission = namespace_admission.then(NamespaceLabels(partial(built_in.store, "", "pods")))
     protection = DefinitionProtection(engine.definitions.count_objects, everywhere=protect_definitions)
     params = ParamPermissions(access.authorizer, partial(own_kinds, engine.installer), registrations)
     own: list[Served] = [
-        resources.namespace_kind(namespace_store, engine.admission),
+        resources.namespace_kind(namespace_store, namespace_admission),
         definition_kind(crds, engine.admission.then(protection)),
         *registration_kinds(registrations, engine.admission.then(params)),
         *resources.review_kinds(access.reviewer, access.reviewer, engine.admission, time.time),

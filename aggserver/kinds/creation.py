@@ -1,28 +1,21 @@
-"""Creation: what kube-apiserver sets in a new object beyond its defaults, and what its admission plugins add.
+"""Creation: what kube-apiserver sets in a new object beyond its defaults.
 
 `prepare_new` is called by the strategy of a kind, after it has set `generation`, and removed the status of kinds that can't be
 created with one. Set the defaults again afterwards, as upstream does when it reads the stored object: a new status has some, too.
-`admitted_defaults` does what some admission plugins do, before webhooks. Of those that kube-apiserver enables by default:
+What admission plugins add is in `plugins/additions.py`.
 
-- Priority, DefaultTolerationSeconds, TaintNodesByCondition and StorageObjectInUseProtection are here;
-- DefaultStorageClass and DefaultIngressClass are here, with the names of the default classes as arguments;
-- ServiceAccount (the account's name, and the volume with a token) is not: the tests of operators run without it, as envtest does;
-- LimitRanger is in `limit_ranger.py`;
-- RuntimeClass, which needs other objects, and those that only refuse, are not.
-
-Pure. Source: PrepareForCreate in k8s.io/kubernetes pkg/registry/*/*/strategy.go, plugin/pkg/admission/*, v1.36.3.
+Pure. Source: PrepareForCreate in k8s.io/kubernetes pkg/registry/*/*/strategy.go, v1.36.3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from aggserver.kinds.resources import qos_class
 from aggserver.meta.json_types import JSONMapping, JSONObject
 
-__all__ = ["CRITICAL", "Classes", "CreateRequest", "admitted_defaults", "keep_secret_names", "pair_data_sources", "prepare_new"]
+__all__ = ["CreateRequest", "keep_secret_names", "pair_data_sources", "prepare_new"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,106 +167,4 @@ _NEW: Mapping[str, Callable[[JSONObject, CreateRequest], None]] = {
     "core/v1.Pod": _pod,
     "core/v1.ServiceAccount": _service_account,
     "resource/v1.ResourceSlice": _resource_slice,
-}
-
-
-# --- admission plugins ---
-
-CRITICAL: Mapping[str, JSONMapping] = {
-    "system-cluster-critical": {"value": 2_000_000_000, "preemptionPolicy": "PreemptLowerPriority"},
-    "system-node-critical": {"value": 2_000_001_000, "preemptionPolicy": "PreemptLowerPriority"},
-}
-"""The PriorityClasses that every cluster has, by name, with the members that Pods get."""
-
-_EXECUTING = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_SECONDS = 300
-
-
-@dataclass(frozen=True, slots=True)
-class Classes:
-    """The other objects that admission needs. storage, ingress: the names of the default classes, '' if there is none.
-    priority: the PriorityClass that the Pod names, or the one that is the global default.
-    """
-
-    storage: str = ""
-    ingress: str = ""
-    priority: JSONMapping | None = None
-
-
-_NO_CLASSES = Classes()
-
-
-def admitted_defaults(obj: JSONObject, type_name: str, old: JSONMapping | None, classes: Classes = _NO_CLASSES) -> None:
-    """Change an object that is written, as the plugins do; not for subresources. old: None for a new object."""
-    plugin = _PLUGINS.get(type_name)
-    if plugin is not None:
-        plugin(obj, old, classes)
-
-
-def _admit_pod(pod: JSONObject, old: JSONMapping | None, classes: Classes) -> None:
-    spec = pod["spec"]
-    if old is not None:
-        for name in ("priority", "preemptionPolicy"):
-            if name not in spec and name in old["spec"]:
-                spec[name] = old["spec"][name]
-    else:
-        chosen: JSONMapping = classes.priority or CRITICAL.get(spec.get("priorityClassName", ""), {})
-        if "metadata" in chosen:
-            spec["priorityClassName"] = chosen["metadata"]["name"]
-        spec["priority"] = chosen.get("value", 0)
-        spec["preemptionPolicy"] = chosen.get("preemptionPolicy", "PreemptLowerPriority")
-    given = spec.get("tolerations", [])
-    added = [
-        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _SECONDS}
-        for key in _EXECUTING
-        if not any(_tolerates(each, key) for each in given)
-    ]
-    if added:
-        spec["tolerations"] = [*given, *added]
-
-
-def _tolerates(toleration: JSONMapping, key: str) -> bool:
-    return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in ("", "NoExecute")
-
-
-def _admit_node(node: JSONObject, old: JSONMapping | None, classes: Classes) -> None:
-    taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-    given = node["spec"].get("taints", [])
-    if old is None and not any((each.get("key"), each.get("effect")) == (taint["key"], taint["effect"]) for each in given):
-        node["spec"]["taints"] = [*given, taint]
-
-
-def _admit_claim(claim: JSONObject, old: JSONMapping | None, classes: Classes) -> None:
-    if old is not None:
-        return
-    _finalize(claim, "kubernetes.io/pvc-protection")
-    annotated = "volume.beta.kubernetes.io/storage-class" in claim["metadata"].get("annotations", {})
-    if classes.storage and "storageClassName" not in claim["spec"] and not annotated:
-        claim["spec"]["storageClassName"] = classes.storage
-
-
-def _admit_volume(volume: JSONObject, old: JSONMapping | None, classes: Classes) -> None:
-    if old is None:
-        _finalize(volume, "kubernetes.io/pv-protection")
-
-
-def _admit_ingress(ingress: JSONObject, old: JSONMapping | None, classes: Classes) -> None:
-    annotated = "kubernetes.io/ingress.class" in ingress["metadata"].get("annotations", {})
-    if old is None and classes.ingress and "ingressClassName" not in ingress["spec"] and not annotated:
-        ingress["spec"]["ingressClassName"] = classes.ingress
-
-
-def _finalize(obj: JSONObject, finalizer: str) -> None:
-    given = obj["metadata"].get("finalizers", [])
-    if finalizer not in given:
-        obj["metadata"]["finalizers"] = [*given, finalizer]
-
-
-_Plugin = Callable[[JSONObject, JSONMapping | None, Any], None]
-_PLUGINS: Mapping[str, _Plugin] = {
-    "core/v1.Node": _admit_node,
-    "core/v1.PersistentVolume": _admit_volume,
-    "core/v1.PersistentVolumeClaim": _admit_claim,
-    "core/v1.Pod": _admit_pod,
-    "networking/v1.Ingress": _admit_ingress,
 }

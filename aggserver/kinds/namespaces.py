@@ -10,6 +10,7 @@ Source: k8s.io/kubernetes pkg/registry/core/namespace/{strategy.go,storage}, pkg
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from aggserver.informers.informer import CONTROLLER
 from aggserver.merge.managed_fields import FieldManager
@@ -168,6 +169,14 @@ class StoredNamespaces:
         """The Namespace; None if there is none of that name."""
         obj = await self._find(name)
         return None if obj is None else obj.decoded()
+
+    async def labels(self, name: str, prefix: str) -> Mapping[str, str]:
+        """The labels of a namespace that begin with `prefix`, {} if it does not exist. Most have none, and are not decoded."""
+        obj = await self._find(name)
+        if obj is None or prefix.encode() not in obj.raw:
+            return {}
+        labels: Mapping[str, str] = obj.decoded()["metadata"].get("labels") or {}
+        return {key: value for key, value in labels.items() if key.startswith(prefix)}
 
     async def _find(self, name: str) -> StoredObject | None:
         return self._store.known("", name) or await self._store.find(Context(CONTROLLER), name)

@@ -7,11 +7,11 @@ Source: k8s.io/kubernetes pkg/registry/*/rest/storage_*.go, v1.36.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from aggserver.admission.chain import Attributes, Chain
+from aggserver.admission.chain import DELETE, Attributes, Chain
 from aggserver.conversion.converter import NONE, ConversionError, Converter
 from aggserver.endpoints.served import Endpoint, Served, of_kind
 from aggserver.kinds.catalog import KINDS, BuiltInKind, type_name
@@ -31,11 +31,13 @@ from aggserver.registry.subresources import StatusStore
 from aggserver.registry.views import Views
 
 if TYPE_CHECKING:
-    from aggserver.kinds.admission import KindDefaults
+    from aggserver.kinds.admission import KindPlugins
     from aggserver.kinds.admitted import KindObjects
+    from aggserver.kinds.namespaces import StoredNamespaces
+    from aggserver.kinds.plugins.pod_security import NamespaceSecurity
     from aggserver.kinds.pods import Bindings
 
-__all__ = ["Kinds"]
+__all__ = ["Kinds", "NamespaceLabels"]
 
 # The subresources that are implemented in `subresources.py`.
 _OWN = frozenset({"approval", "binding", "ephemeralcontainers", "eviction", "resize"})
@@ -47,7 +49,8 @@ class Kinds:
     """All built-in kinds. below: subresources that are implemented elsewhere. Subresources of the catalog without an
     implementation are not served.
 
-    cluster_ips: the range of the addresses of Services. port: returns the port of this server.
+    cluster_ips: the range of the addresses of Services. port: returns the port of this server. plugins: the names of the enabled
+    admission plugins. namespaces: for PodSecurity; without them, it allows everything.
     """
 
     def __init__(
@@ -58,14 +61,17 @@ class Kinds:
         *,
         cluster_ips: str = "10.0.0.0/24",
         port: Callable[[], int] = lambda: 443,
+        plugins: Collection[str] = (),
+        namespaces: StoredNamespaces | None = None,
     ) -> None:
         self._environment = environment
+        self._namespaces = namespaces
         self._cluster_ips = cluster_ips
         self._port = port
         self._storages: dict[tuple[str, str], ResourceStorage] = {}
         self._stores: dict[BuiltInKind, Store] = {}
         self._stored = {(kind.group, kind.plural): kind for kind in KINDS if kind.stored_as is None}
-        chain = admission.after(_KindDefaults(self.store))
+        chain = admission.with_own(_KindPlugins(self, plugins)) if plugins else admission
         self._admission = chain
         self._served = [_Endpoints(self, kind, below or {}).served(chain) for kind in KINDS]
 
@@ -84,6 +90,14 @@ class Kinds:
     def store(self, group: str, resource: str) -> Store:
         """The store of a resource, made at first use. Raises KeyError for one that is not served."""
         return self.store_of(self._stored[group, resource])
+
+    async def namespace_labels(self, name: str, prefix: str) -> Mapping[str, str]:
+        """See `StoredNamespaces.labels`."""
+        return {} if self._namespaces is None else await self._namespaces.labels(name, prefix)
+
+    def random(self, limit: int) -> int:
+        """An integer in [0, limit)."""
+        return self._environment.random(limit)
 
     def status_store(self, group: str, resource: str) -> Store:
         """The store of the same objects with the strategy of `/status`."""
@@ -168,23 +182,48 @@ def _converting(converter: Converter) -> Callable[[JSONObject, str], JSONObject]
     return convert
 
 
-class _KindDefaults:
-    """`KindDefaults`, imported with the first write of a built-in kind."""
+class _KindPlugins:
+    """`KindPlugins`, imported with the first write of a built-in kind."""
 
-    def __init__(self, store: Callable[[str, str], Store]) -> None:
-        self._store = store
+    def __init__(self, kinds: Kinds, enabled: Collection[str]) -> None:
+        self._kinds = kinds
+        self._enabled = enabled
 
     def concerns(self, attributes: Attributes) -> bool:
-        return self._plugin.concerns(attributes)
+        return self._plugins.concerns(attributes)
 
     async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
-        return await self._plugin.mutate(attributes, obj, old)
+        return await self._plugins.mutate(attributes, obj, old)
+
+    async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
+        await self._plugins.validate(attributes, obj, old)
 
     @cached_property
-    def _plugin(self) -> KindDefaults:
-        from aggserver.kinds.admission import KindDefaults
+    def _plugins(self) -> KindPlugins:
+        from aggserver.kinds.admission import KindPlugins
 
-        return KindDefaults(self._store)
+        return KindPlugins(self._kinds, self._enabled)
+
+
+class NamespaceLabels:
+    """PodSecurity for namespaces, imported with the first one that has labels for it. pods: returns the store of Pods."""
+
+    def __init__(self, pods: Callable[[], Store]) -> None:
+        self._pods = pods
+
+    def concerns(self, attributes: Attributes) -> bool:
+        return not attributes.subresource and attributes.operation != DELETE
+
+    async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
+        labels = ((obj or {}).get("metadata") or {}).get("labels") or {}
+        if any(name.startswith("pod-security.") for name in labels):
+            await self._plugin.validate(attributes, obj, old)
+
+    @cached_property
+    def _plugin(self) -> NamespaceSecurity:
+        from aggserver.kinds.plugins.pod_security import NamespaceSecurity
+
+        return NamespaceSecurity(self._pods)
 
 
 class _NamedBindings:

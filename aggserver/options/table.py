@@ -75,14 +75,26 @@ TLS_VERSIONS = ("VersionTLS12", "VersionTLS13")
 # Upstream's authorization modes, without ABAC and Webhook.
 AUTHORIZATION_MODES = ("AlwaysAllow", "AlwaysDeny", "Node", "RBAC")
 
-# Admission plugins in the order in which they are asked, and whether they are enabled by default.
+# Admission plugins in the order in which they are asked, and whether they are enabled by default. Those of built-in kinds have an
+# effect with `aggserver dev` only.
 ADMISSION_PLUGINS = {
     "NamespaceLifecycle": True,
     "LimitRanger": True,
+    "ServiceAccount": True,
+    "TaintNodesByCondition": True,
+    "PodSecurity": True,
+    "Priority": True,
+    "DefaultTolerationSeconds": True,
+    "DefaultStorageClass": True,
+    "StorageObjectInUseProtection": True,
     "OwnerReferencesPermissionEnforcement": False,
+    "PersistentVolumeClaimResize": True,
+    "RuntimeClass": True,
     "CertificateApproval": True,
     "CertificateSigning": True,
     "CertificateSubjectRestriction": True,
+    "DefaultIngressClass": True,
+    "PodTopologyLabels": True,
     "MutatingAdmissionPolicy": True,
     "MutatingAdmissionWebhook": True,
     "ValidatingAdmissionPolicy": True,

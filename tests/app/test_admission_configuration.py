@@ -53,7 +53,7 @@ def test_old_versions(tmp_path: Path) -> None:
 
 
 def test_plugins_of_others_are_ignored(tmp_path: Path) -> None:
-    text = f"{HEAD}- name: PodSecurity\n  configuration: {{apiVersion: a, kind: b}}\n- name: NamespaceLifecycle\n"
+    text = f"{HEAD}- name: EventRateLimit\n  configuration: {{apiVersion: a, kind: b}}\n- name: NamespaceLifecycle\n"
     assert token(tmp_path, text, "MutatingAdmissionWebhook") == ""
 
 

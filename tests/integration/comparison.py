@@ -59,7 +59,7 @@ _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 _ONE_SIDED = re.compile(r"(?<=Key: )/registry")
 # Of objects that stand in texts.
 _QUOTED = ((re.compile(r'("resourceVersion": ?)"\d+"'), r'\1"<revision>"'),)
-_GENERATED = re.compile(r"([Gg]enerated-|widgets-|g{58})[bcdfghjklmnpqrstvwxz2456789]{5}\b")
+_GENERATED = re.compile(r"([Gg]enerated-|widgets-|kube-api-access-|g{58})[bcdfghjklmnpqrstvwxz2456789]{5}\b")
 _NUMBERS = re.compile(r"(current: |record \(|precondition \(|resource version: \d+ \()\d+")
 _SELF_TYPE = re.compile(r"selfType\d+")
 _AGE = re.compile(r"(\d+[smhd])+")

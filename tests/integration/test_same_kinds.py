@@ -16,6 +16,7 @@ from aggserver.kinds.catalog import KINDS
 from aggserver.scheme.openapi import model_name
 from tests.controlplane.cluster import Cluster
 from tests.integration import (
+    cases_kind_admission,
     cases_kind_changes,
     cases_kind_limits,
     cases_kind_rules,
@@ -31,6 +32,7 @@ from tests.integration.sides import Side, both, played
 
 _MODULES = (
     cases_kinds,
+    cases_kind_admission,
     cases_kind_changes,
     cases_kind_limits,
     cases_kind_rules,

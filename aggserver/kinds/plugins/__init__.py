@@ -1,0 +1,1 @@
+"""Admission plugins of kube-apiserver for the built-in kinds."""
