@@ -25,7 +25,7 @@ from aggserver.registry.store import Store
 
 __all__ = ["NamespaceSecurity", "PodSecurity"]
 
-_NO_POLICY = pod_security_levels.Policy()
+_NO_POLICY = pod_security_levels.NamespacePolicy()
 # The Pods of a namespace that are compared with new labels, as upstream.
 _MAX_PODS = 3000
 # The Pods that are compared before others get their turn.

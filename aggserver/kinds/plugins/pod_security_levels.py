@@ -16,7 +16,7 @@ from aggserver.meta.field import FieldError, Path, invalid
 from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONMapping
 
-__all__ = ["PREFIX", "Policy", "Standard", "Violation", "detail", "evaluate", "is_stricter", "policy_of", "reasons"]
+__all__ = ["PREFIX", "NamespacePolicy", "Standard", "Violation", "detail", "evaluate", "is_stricter", "policy_of", "reasons"]
 
 PREFIX = "pod-security.kubernetes.io/"
 _LEVELS = ("privileged", "baseline", "restricted")
@@ -36,7 +36,7 @@ class Standard(NamedTuple):
         return f"{self.level}:{'latest' if self.version is None else f'v1.{self.version}'}"
 
 
-class Policy(NamedTuple):
+class NamespacePolicy(NamedTuple):
     """What the labels of a namespace ask for."""
 
     enforce: Standard = Standard()
@@ -53,12 +53,12 @@ def is_stricter(level: str, other: str) -> bool:
     return _LEVELS.index(level) > _LEVELS.index(other)
 
 
-def policy_of(labels: Mapping[str, str]) -> tuple[Policy, list[FieldError]]:
+def policy_of(labels: Mapping[str, str]) -> tuple[NamespacePolicy, list[FieldError]]:
     """The policy of a namespace, and the errors of its labels. With errors, enforce is restricted, the others privileged."""
     problems: list[FieldError] = []
     found: dict[str, Standard] = {}
     right = set[str]()
-    for mode in Policy._fields:
+    for mode in NamespacePolicy._fields:
         level, version = "privileged", None
         if (given := labels.get(PREFIX + mode)) is not None:
             if given in _LEVELS:
@@ -74,7 +74,7 @@ def policy_of(labels: Mapping[str, str]) -> tuple[Policy, list[FieldError]]:
             else:
                 problems.append(invalid(_LABELS.key(name), given, 'must be "latest" or "v1.x"'))
         found[mode] = Standard(level, version)
-    policy = Policy(**found)
+    policy = NamespacePolicy(**found)
     if PREFIX + "warn" not in labels and "enforce" in right and is_stricter(policy.enforce.level, policy.warn.level):
         version = policy.warn.version if f"{PREFIX}warn-version" in labels else policy.enforce.version
         policy = policy._replace(warn=Standard(policy.enforce.level, version))

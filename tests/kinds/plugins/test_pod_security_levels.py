@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aggserver.kinds.plugins.pod_security_levels import Policy, Standard, detail, evaluate, policy_of, reasons
+from aggserver.kinds.plugins.pod_security_levels import NamespacePolicy, Standard, detail, evaluate, policy_of, reasons
 
 _BASELINE, _RESTRICTED = Standard("baseline"), Standard("restricted")
 _SAFE = {
@@ -76,27 +76,27 @@ def test_annotations() -> None:
     assert evaluate(_BASELINE, old, _spec()) == []
 
 
-POLICIES: dict[str, tuple[dict[str, str], Policy, int]] = {
+POLICIES: dict[str, tuple[dict[str, str], NamespacePolicy, int]] = {
     # labels, policy, number of errors
-    "none": ({}, Policy(), 0),
-    "a warning of what is enforced": ({"enforce": "baseline"}, Policy(_BASELINE, Standard(), _BASELINE), 0),
+    "none": ({}, NamespacePolicy(), 0),
+    "a warning of what is enforced": ({"enforce": "baseline"}, NamespacePolicy(_BASELINE, Standard(), _BASELINE), 0),
     "in its version": (
         {"enforce": "baseline", "enforce-version": "v1.5"},
-        Policy(Standard("baseline", 5), Standard(), Standard("baseline", 5)),
+        NamespacePolicy(Standard("baseline", 5), Standard(), Standard("baseline", 5)),
         0,
     ),
     "in a version of its own": (
         {"enforce": "baseline", "enforce-version": "v1.5", "warn-version": "v1.6"},
-        Policy(Standard("baseline", 5), Standard(), Standard("baseline", 6)),
+        NamespacePolicy(Standard("baseline", 5), Standard(), Standard("baseline", 6)),
         0,
     ),
-    "no warning": ({"enforce": "baseline", "warn": "privileged"}, Policy(_BASELINE), 0),
-    "a wrong level": ({"enforce": "x", "audit": "x", "warn": "x"}, Policy(_RESTRICTED), 3),
-    "a wrong version": ({"audit": "baseline", "audit-version": "v1.05"}, Policy(Standard(), _BASELINE), 1),
+    "no warning": ({"enforce": "baseline", "warn": "privileged"}, NamespacePolicy(_BASELINE), 0),
+    "a wrong level": ({"enforce": "x", "audit": "x", "warn": "x"}, NamespacePolicy(_RESTRICTED), 3),
+    "a wrong version": ({"audit": "baseline", "audit-version": "v1.05"}, NamespacePolicy(Standard(), _BASELINE), 1),
 }
 
 
 @pytest.mark.parametrize(("labels", "policy", "errors"), POLICIES.values(), ids=POLICIES)
-def test_labels(labels: dict[str, str], policy: Policy, errors: int) -> None:
+def test_labels(labels: dict[str, str], policy: NamespacePolicy, errors: int) -> None:
     found, problems = policy_of({f"pod-security.kubernetes.io/{name}": value for name, value in labels.items()})
     assert (found, len(problems)) == (policy, errors)
