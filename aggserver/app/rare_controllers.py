@@ -5,10 +5,11 @@ Names as in k8s.io/kubernetes cmd/kube-controller-manager/names, v1.36.3.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 from aggserver.app.credentials import Credentials
 from aggserver.app.service_accounts import ServiceAccounts
@@ -20,6 +21,10 @@ from aggserver.kinds.served import Kinds
 from aggserver.storage import keys
 from aggserver.storage.interface import Storage
 
+if TYPE_CHECKING:
+    from aggserver.controllers.network.selected_pods import SelectedPods
+    from aggserver.controllers.pod_index import PodIndex
+
 __all__ = ["rare_controllers"]
 
 
@@ -27,7 +32,11 @@ def rare_controllers(
     storage: Storage, kinds: Kinds, installer: Installer, accounts: ServiceAccounts, credentials: Credentials
 ) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
     """The function that runs each controller, by the controller's name."""
+    network = _Network(storage, kinds, installer)
     return {
+        "endpoints-controller": network.write_endpoints,
+        "endpointslice-controller": network.write_slices,
+        "endpointslice-mirroring-controller": network.mirror_endpoints,
         "serviceaccount-token-controller": partial(_fill_secrets, storage, kinds, accounts, credentials),
         "certificatesigningrequest-signing-controller": partial(_sign_requests, storage, kinds, credentials),
         "persistentvolumeclaim-protection-controller": partial(_protect_claims, storage, installer),
@@ -67,3 +76,64 @@ async def _protect_volumes(storage: Storage, installer: Installer) -> None:
     from aggserver.controllers.volumes.volumes import VolumeProtection
 
     await VolumeProtection(installer, storage).run()
+
+
+class _Network:
+    """The controllers of Endpoints and EndpointSlices, which share what they know of Services and Pods."""
+
+    def __init__(self, storage: Storage, kinds: Kinds, installer: Installer) -> None:
+        self._storage = storage
+        self._kinds = kinds
+        self._installer = installer
+
+    @cached_property
+    def pods(self) -> PodIndex:
+        from aggserver.controllers.pod_index import PodIndex
+
+        return PodIndex(partial(self._kinds.store, "", "pods"))
+
+    @cached_property
+    def _selected(self) -> SelectedPods:
+        from aggserver.controllers.network.selected_pods import SelectedPods
+
+        return SelectedPods(partial(self._kinds.store, "", "services"), self.pods)
+
+    async def write_endpoints(self) -> None:
+        # The Endpoints that a client has written are deleted with their Service.
+        await _first(self._until_selecting(), self._until_endpoints())
+        from aggserver.controllers.network.endpoints_controller import EndpointsController
+
+        await EndpointsController(self._installer, self._storage, self._selected).run()
+
+    async def write_slices(self) -> None:
+        await self._until_selecting()
+        from aggserver.controllers.network.slices_controller import SlicesController
+
+        await SlicesController(self._installer, self._storage, self._selected).run()
+
+    async def mirror_endpoints(self) -> None:
+        await self._until_endpoints()
+        from aggserver.controllers.network.mirroring_controller import MirroringController
+
+        await MirroringController(self._installer, self._storage, self._selected, time.time).run()
+
+    async def _until_selecting(self) -> None:
+        await until_stored(self._storage, keys.resource_prefix("", "services"), b'"selector":{')
+
+    async def _until_endpoints(self) -> None:
+        """Wait for Endpoints that neither the server nor a controller writes."""
+        without = (b'"endpointslice.kubernetes.io/skip-mirror":"true"', b'"endpoints.kubernetes.io/managed-by":')
+        await until_stored(self._storage, keys.resource_prefix("", "endpoints"), without=without)
+
+
+async def _first(*awaited: Coroutine[Any, Any, None]) -> None:
+    """Wait until one of them has ended, and cancel the others. Raises what that one raises."""
+    tasks = [asyncio.create_task(each) for each in awaited]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

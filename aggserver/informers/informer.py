@@ -1,7 +1,8 @@
 """Informer: watches a Store, caches its objects, and calls a controller's `sync` for each changed key.
 
 The base of the server's own controllers (definitions, namespaces). Like a client-go informer with a work queue
-(`work_queue.py`). When the watch is lost, the informer lists again.
+(`work_queue.py`). When the watch is lost, the informer lists again. A TransformingInformer keeps only what a function
+makes of each object, for kinds with many objects.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
 
 from aggserver.authentication.user import PRIVILEGED_GROUP, UserInfo
 from aggserver.informers.work_queue import RETRY, CallLater, WorkQueue, call_later, in_turns
@@ -20,10 +22,11 @@ from aggserver.registry.store import Store
 from aggserver.registry.watch import Watch
 from aggserver.storage import keys
 
-__all__ = ["ALL", "CONTROLLER", "CallLater", "Informer", "Sync", "call_later"]
+__all__ = ["ALL", "CONTROLLER", "CallLater", "Informer", "Sync", "TransformingInformer", "call_later"]
 
 log = logging.getLogger("aggserver.controllers")
 
+T = TypeVar("T")
 # (key, the object or None if it was deleted) -> seconds until the next call for this key, or None.
 Sync = Callable[[str, JSONObject | None], Awaitable[float | None]]
 
@@ -35,16 +38,25 @@ _DECODED = 256 * 1024
 ALL = ListOptions(labels=LabelSelector.parse(""), fields=FieldSelector.parse(""), readable_only=True)
 
 
-class Informer:
+class TransformingInformer(Generic[T]):
     """Follows one Store.
 
-    `objects` is the cache of the store's objects, by key: `namespace/name`, or the name of a cluster-scoped object.
+    `objects` has what `keep` made of each of the store's objects, by key: `namespace/name`, or the name of a cluster-scoped one.
 
     workers: how many keys are handled concurrently. A key is never handled by two at the same time.
     """
 
-    def __init__(self, store: Store, sync: Sync, later: CallLater = call_later, *, workers: int = 1) -> None:
-        self.objects: dict[str, JSONObject] = {}
+    def __init__(
+        self,
+        store: Store,
+        keep: Callable[[JSONObject], T],
+        sync: Callable[[str, T | None], Awaitable[float | None]],
+        later: CallLater = call_later,
+        *,
+        workers: int = 1,
+    ) -> None:
+        self.objects: dict[str, T] = {}
+        self._keep = keep
         self._store = store
         self._sync = sync
         self._later = later
@@ -54,18 +66,9 @@ class Informer:
         self._initial: set[str] | None = None
         self._caught_up = asyncio.Event()
 
-    def enqueue(self, name: str) -> None:
-        self._queue.add(name)
-
-    def put_written(self, obj: JSONObject) -> None:
-        """Cache an object that `sync` has just written, because the next key's `sync` must see it before the watch delivers it.
-
-        Ignored if the watch has already delivered the object's deletion.
-        """
-        key = _key(obj)
-        known = self.objects.get(key)
-        if known is not None and int(known["metadata"]["resourceVersion"]) < int(obj["metadata"]["resourceVersion"]):
-            self.objects[key] = obj
+    def enqueue(self, name: str, *, within: float = 0.0) -> None:
+        """Call `sync` for a key, at the latest in so many seconds, and once for all calls until then."""
+        self._queue.add(name, within=within)
 
     async def caught_up(self) -> None:
         """Wait until `sync` was called for every object of the first list."""
@@ -119,9 +122,11 @@ class Informer:
         if kind == "DELETED":
             self._deleted(name)
         else:
-            self.objects.setdefault(name, tree)
-            self.put_written(tree)
+            self._put(name, tree)
             self.enqueue(name)
+
+    def _put(self, name: str, tree: JSONObject) -> None:
+        self.objects[name] = self._keep(tree)
 
     def _deleted(self, name: str) -> None:
         self.objects.pop(name, None)
@@ -138,6 +143,27 @@ class Informer:
             return await self._sync(name, self.objects.get(name))
         finally:
             self._handled(name)
+
+
+class Informer(TransformingInformer[JSONObject]):
+    """Follows one Store, and keeps its objects as they are."""
+
+    def __init__(self, store: Store, sync: Sync, later: CallLater = call_later, *, workers: int = 1) -> None:
+        super().__init__(store, lambda tree: tree, sync, later, workers=workers)
+
+    def put_written(self, obj: JSONObject) -> None:
+        """Cache an object that `sync` has just written, because the next key's `sync` must see it before the watch delivers it.
+
+        Ignored if the watch has already delivered the object's deletion.
+        """
+        key = _key(obj)
+        known = self.objects.get(key)
+        if known is not None and int(known["metadata"]["resourceVersion"]) < int(obj["metadata"]["resourceVersion"]):
+            self.objects[key] = obj
+
+    def _put(self, name: str, tree: JSONObject) -> None:
+        self.objects.setdefault(name, tree)
+        self.put_written(tree)
 
 
 def _named(key: str) -> str:

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Iterator
+from functools import partial
 from typing import Generic, TypeVar
 
 from aggserver.meta.backoff import Backoff
@@ -65,10 +66,20 @@ class WorkQueue(Generic[K]):
         self._wake = asyncio.Event()
         self._retries: dict[K, Iterator[float]] = {}  # the pauses of keys whose last call failed
         self._appointments: dict[K, object] = {}
+        self._coming: set[K] = set()  # keys that are added when their time is over
 
-    def add(self, key: K) -> None:
-        self._waiting[key] = None
-        self._wake.set()
+    def add(self, key: K, *, within: float = 0.0) -> None:
+        """Add a key in so many seconds, once for all calls until then: what changes often is handled once for many changes."""
+        if within <= 0:
+            self._waiting[key] = None
+            self._wake.set()
+        elif key not in self._coming and key not in self._waiting:
+            self._coming.add(key)
+            self._later(within, partial(self._come, key))
+
+    def _come(self, key: K) -> None:
+        self._coming.discard(key)
+        self.add(key)
 
     @property
     def idle(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -51,3 +52,27 @@ async def test_turns(weights: list[int], size: int, runs: list[int]) -> None:
     task.cancel()
     assert breaks[1:] == runs
     assert done == weights
+
+
+async def test_many_changes_are_handled_once() -> None:
+    timers: list[tuple[float, Callable[[], None]]] = []
+    handled: list[str] = []
+
+    async def handle(key: str) -> float | None:
+        handled.append(key)
+        return None
+
+    queue = WorkQueue("keys", handle, lambda seconds, callback: timers.append((seconds, callback)))
+    task = asyncio.create_task(queue.run())
+    for _ in range(3):
+        queue.add("a", within=0.5)
+    await asyncio.sleep(0)
+    assert ([seconds for seconds, _ in timers], handled) == ([0.5], [])
+    timers.pop()[1]()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert handled == ["a"]
+    queue.add("a", within=0.25)
+    assert [seconds for seconds, _ in timers] == [0.25]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -16,13 +16,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from aggserver.options.table import CONTROLLERS
 from tests import records
+from tests.controlplane.plane import CONTROLLERS as ALL_THERE
 from tests.waiting import HANG_SECONDS, POLL_SECONDS
 
 __all__ = ["NO_COLLECTOR", "AggServer", "Aggregated", "Standalone", "eventually", "running"]
 
-# For comparisons with a kube-controller-manager that does not collect custom resources yet.
-NO_COLLECTOR = "--controllers=*,-garbage-collector-controller"
+# For comparisons with the control plane: the controllers that run there, but for the garbage collector, since that of
+# kube-controller-manager does not collect custom resources yet.
+_THERE = [name for name in ALL_THERE if name in CONTROLLERS and name != "garbage-collector-controller"]
+NO_COLLECTOR = f"--controllers={','.join(_THERE)}"
 
 
 T = TypeVar("T")
