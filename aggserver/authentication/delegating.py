@@ -152,9 +152,12 @@ class Authenticator:
         if waiting and config.request_header is None and requestheader.names_somebody(headers):
             raise errors.service_unavailable(_NOT_YET, _RETRY_SECONDS)
         failures: list[str] = []
-        user = _by_certificate(headers, peer, config, now, failures) if peer is not None else None
+        identity, others = requestheader.split(headers, config.request_header)
+        user = _by_certificate(identity, peer, config, now, failures) if peer is not None else None
+        if user is not None:
+            return Outcome(user.authenticated(), _without_authorization(others))
         rejected = len(failures)
-        if user is None and self._tokens is not None:
+        if self._tokens is not None:
             user, headers = await _by_token(headers, self._tokens, failures)
         if user is None and waiting and len(failures) == rejected:
             raise errors.service_unavailable(_NOT_YET, _RETRY_SECONDS)
@@ -171,16 +174,19 @@ class Authenticator:
 
 
 def _by_certificate(
-    headers: Headers, peer: PeerCertificate, config: AuthenticationConfig, now: float, failures: list[str]
+    identity: Headers, peer: PeerCertificate, config: AuthenticationConfig, now: float, failures: list[str]
 ) -> UserInfo | None:
-    """The user that the front proxy names, or else the certificate's own. Adds to `failures` why a certificate was rejected."""
+    """The user that the front proxy names, or else the certificate's own. identity: the headers that carry one.
+
+    Adds to `failures` why a certificate was rejected.
+    """
     if config.request_header is not None:
         try:
             requestheader.check_name(verify(peer, config.request_header.roots, now).common_name, config.request_header)
         except CertificateError as error:
             failures.append(f"front proxy: {error}")
         else:
-            user = requestheader.authenticate(headers, config.request_header)
+            user = requestheader.authenticate(identity, config.request_header)
             if user is not None:
                 return user
     if config.client_ca is not None:

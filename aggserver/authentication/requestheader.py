@@ -20,13 +20,27 @@ import orjson
 from aggserver.authentication.user import UserInfo
 from aggserver.authentication.x509 import CertificateError, Roots
 
-__all__ = ["Headers", "RequestHeaderConfig", "authenticate", "check_name", "names_somebody", "strip", "text_of", "unescape_key"]
+__all__ = [
+    "Headers",
+    "RequestHeaderConfig",
+    "authenticate",
+    "check_name",
+    "names_somebody",
+    "split",
+    "strip",
+    "text_of",
+    "unescape_key",
+]
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 # Headers that are removed whatever the configuration: a handler must never see one that was not authenticated.
 STANDARD_NAMES = frozenset({b"x-remote-user", b"x-remote-uid", b"x-remote-group"})
 STANDARD_PREFIXES = (b"x-remote-extra-",)
+
+# Users that are kept, and the most bytes of the headers that name one.
+_KEPT_USERS = 1024
+_KEPT_BYTES = 2048
 
 MALFORMED_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 
@@ -43,6 +57,8 @@ class RequestHeaderConfig:
     extra_prefixes: tuple[bytes, ...] = (b"x-remote-extra-",)
     identity_names: frozenset[bytes] = field(init=False)
     identity_prefixes: tuple[bytes, ...] = field(init=False)
+    # Users by the headers that name them: a proxy's clients are few, and send many requests.
+    known: dict[tuple[tuple[bytes, bytes], ...], UserInfo] = field(init=False, default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         # Computed once, because `strip` needs them for every request.
@@ -97,24 +113,40 @@ def check_name(common_name: str, config: RequestHeaderConfig) -> None:
 
 
 def authenticate(headers: Headers, config: RequestHeaderConfig) -> UserInfo | None:
-    """The user that the proxy names, or None. Of several user name headers, the first with a value is used."""
-    # One pass over all headers, because the look-ups below go over the remaining few several times.
-    names, prefixes = config.identity_names, config.identity_prefixes
-    headers = [pair for pair in headers if pair[0] in names or pair[0].startswith(prefixes)]
-    name = _first(headers, config.username_headers)
+    """The user that the proxy names, or None. Of several user name headers, the first with a value is used.
+
+    headers: those that `split` has found; others have no effect.
+    """
+    identity = tuple(headers)
+    user = config.known.get(identity)
+    if user is not None:
+        return user
+    name = _first(identity, config.username_headers)
     if not name:
         return None
-    return UserInfo(name, _first(headers, config.uid_headers), _groups(headers, config.group_headers), _extra(headers, config))
+    uid, groups = _first(identity, config.uid_headers), _groups(identity, config.group_headers)
+    user = UserInfo(name, uid, groups, _extra(identity, config))
+    if sum(len(key) + len(value) for key, value in identity) <= _KEPT_BYTES:
+        if len(config.known) >= _KEPT_USERS:
+            config.known.clear()
+        config.known[identity] = user
+    return user
+
+
+def split(headers: Headers, config: RequestHeaderConfig | None) -> tuple[Headers, Headers]:
+    """The headers that carry an identity, and the others: the same object if that is all of them."""
+    names = config.identity_names if config is not None else STANDARD_NAMES
+    prefixes = config.identity_prefixes if config is not None else STANDARD_PREFIXES
+    identity: list[tuple[bytes, bytes]] = []
+    others: list[tuple[bytes, bytes]] = []
+    for pair in headers:
+        (identity if pair[0] in names or pair[0].startswith(prefixes) else others).append(pair)
+    return (identity, others) if identity else ((), headers)
 
 
 def strip(headers: Headers, config: RequestHeaderConfig | None) -> Headers:
     """The headers without those that carry an identity; the same object if there are none."""
-    names = config.identity_names if config is not None else STANDARD_NAMES
-    prefixes = config.identity_prefixes if config is not None else STANDARD_PREFIXES
-    for name, _ in headers:
-        if name in names or name.startswith(prefixes):
-            return [pair for pair in headers if pair[0] not in names and not pair[0].startswith(prefixes)]
-    return headers
+    return split(headers, config)[1]
 
 
 def names_somebody(headers: Headers) -> bool:

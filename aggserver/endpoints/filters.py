@@ -135,6 +135,7 @@ def application(handler: Handler, chained: Mapping[str, Filter], observer: Obser
         if request_log.is_on():
             send = request_log.logging_sender(request, send, clock, started)
         request.audit_id = audit_id_of(request, new_audit_id)
+        request.allotted = asyncio.Timeout(None)
         try:
             done = await _in_time(request, send, _exchange(handler, observer, turns, request, send))
         finally:
@@ -550,11 +551,15 @@ def impersonation(authorizer: Authorizer) -> Filter:
 
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
-            if any(name.startswith(b"impersonate-") for name, _ in request.headers):
-                try:
-                    request.user, request.headers = await impersonate(request.headers, request.user, authorizer)
-                except StatusError as error:
-                    return _refusal(request, error)
+            for name, _ in request.headers:  # not `any`, which takes four times as long
+                if name.startswith(b"impersonate-"):
+                    break
+            else:
+                return await next_handler(request)
+            try:
+                request.user, request.headers = await impersonate(request.headers, request.user, authorizer)
+            except StatusError as error:
+                return _refusal(request, error)
             return await next_handler(request)
 
         return handler

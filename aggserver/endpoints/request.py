@@ -113,7 +113,7 @@ class Request:
         self.authorizer: Authorizer  # for handlers that need a second permission
         self.last_of_connection = False  # whether the connection is closed after the response
         self.warnings = Warnings()
-        self.allotted = asyncio.Timeout(None)  # until the response has been sent
+        self.allotted: asyncio.Timeout  # until the response has been sent
         # When the request is broken off, by the event loop's clock; infinite for a long-running one.
         self.deadline = math.inf
         self.begun = False  # whether the head of the response has been sent

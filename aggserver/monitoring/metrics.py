@@ -28,6 +28,7 @@ from prometheus_client import (
 
 from aggserver.endpoints.request import Request
 from aggserver.endpoints.request_info import RequestInfo
+from aggserver.monitoring.histograms import Histograms, Observed
 
 __all__ = ["CONTENT_TYPE", "Metrics", "RequestObserver", "WatchMetrics"]
 
@@ -71,7 +72,7 @@ class WatchMetrics:
 
     __slots__ = ("_events", "_sizes")
 
-    def __init__(self, events: Counter, sizes: Histogram) -> None:
+    def __init__(self, events: Counter, sizes: Observed) -> None:
         self._events = events
         self._sizes = sizes
 
@@ -90,7 +91,7 @@ class _RequestMetrics:
 
     __slots__ = ("_codes", "_counter", "duration", "sizes")
 
-    def __init__(self, counter: Callable[[int], Counter], duration: Histogram, sizes: Histogram | None) -> None:
+    def __init__(self, counter: Callable[[int], Counter], duration: Observed, sizes: Observed | None) -> None:
         self._counter = counter
         self.duration = duration
         self.sizes = sizes
@@ -122,14 +123,14 @@ class Metrics:
             (*DRY_RUN_LABELS, "code"),
             registry=registry,
         )
-        self._durations = Histogram(
+        self._durations = Histograms(
             "apiserver_request_duration_seconds",
             "Seconds to the end of the response.",
             DRY_RUN_LABELS,
             buckets=DURATION_BUCKETS,
             registry=registry,
         )
-        self._sizes = Histogram(
+        self._sizes = Histograms(
             "apiserver_response_sizes",
             "Bytes of responses to reads.",
             RESOURCE_LABELS,
@@ -151,7 +152,7 @@ class Metrics:
         self._events = Counter(
             "apiserver_watch_events_total", "Events sent to watchers.", ("group", "version", "resource"), registry=registry
         )
-        self._event_sizes = Histogram(
+        self._event_sizes = Histograms(
             "apiserver_watch_events_sizes",
             "Bytes of events sent to watchers.",
             ("group", "version", "resource"),

@@ -136,8 +136,9 @@ class Reader:
         obj = self._views.cached(self._key(context, name))
         if obj is None:
             raise self._not_found(name)
-        (shown,) = await self._show(context, [obj])
-        return shown
+        if context.metadata_only:
+            return (await self._as_stored([obj]))[0]
+        return await self._views.of(obj)
 
     async def find(self, context: Context, name: str) -> StoredObject | None:
         """As `get`, but None if there is no such object."""

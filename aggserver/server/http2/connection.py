@@ -180,13 +180,15 @@ class HTTP2:
         room = min(self.protocol.room(stream_id), WRITE_BYTES)
         if self.wire.is_full or room < LEAST_ROOM or (answer := self._at_once(scope, room)) is None:
             return False
-        headers = [pair for pair in answer.headers if pair != CLOSE]
-        self.protocol.send_head(stream_id, answer.status, [*headers, *self.wire.date()], ended=not answer.body)
+        headers = answer.headers
+        if is_last := CLOSE in headers:
+            headers = [pair for pair in headers if pair != CLOSE]
+        self.protocol.send_head(stream_id, answer.status, headers + self.wire.date(), ended=not answer.body)
         if answer.body:
             self.protocol.send_data(stream_id, answer.body, ended=True)
         self.flush()
         self._note_idle()
-        if len(headers) < len(answer.headers):
+        if is_last:
             self.goodbye()
         return True
 
