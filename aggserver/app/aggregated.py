@@ -141,7 +141,7 @@ async def run(options: Options, apps: LoadedApps, on_server: Callable[[Server], 
             on_shutdown=engine.end_watches,
             shutdown_delay=options.shutdown_delay_seconds,
             grace=options.shutdown_grace_seconds,
-            at_once=engine.lane(chain),
+            at_once=engine.lane(chain, options),
         )
         on_server(server)
         tasks: list[Task] = [

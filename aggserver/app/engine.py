@@ -42,6 +42,7 @@ from aggserver.monitoring.metrics import Metrics, RequestObserver
 from aggserver.options import Options
 from aggserver.registry.environment import Environment
 from aggserver.schema.rules import UPSTREAM, RuleOptions
+from aggserver.server.requests import AtOnce, never
 from aggserver.server.serving import bind
 from aggserver.storage.interface import Storage
 from aggserver.webhook.config import ServiceResolver
@@ -183,9 +184,14 @@ class Engine:
         """The ASGI application of `handler` with these filters before it."""
         return filters.application(self.handler, chain, self._observer, self._new_audit_id)
 
-    def lane(self, chain: Mapping[str, Filter]) -> Lane:
-        """What answers plain reads at once in place of `application`, with the same filters."""
-        return Lane(self.handler, chain, self._observer, self._new_audit_id, self.is_stored)
+    def lane(self, chain: Mapping[str, Filter], options: Options) -> AtOnce:
+        """What answers plain reads at once in place of `application`, with the same filters.
+
+        Nothing does on etcd, which other servers may write to: every read has to wait for its revision.
+        """
+        return (
+            never if options.storage == "etcd" else Lane(self.handler, chain, self._observer, self._new_audit_id, self.is_stored)
+        )
 
     def _dispatcher(self) -> Dispatcher:
         version = aggserver.__version__

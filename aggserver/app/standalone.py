@@ -230,7 +230,7 @@ async def _run(
             on_stopping=engine.checks.begin_shutdown,
             on_shutdown=end_watches,
             grace=options.shutdown_grace_seconds,
-            at_once=engine.lane(chain),
+            at_once=engine.lane(chain, options),
         )
         on_server(server)
         async with background:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Any, cast
 
 import pytest
 
@@ -16,8 +16,9 @@ from aggserver.authentication.delegating import AuthenticationConfig, Authentica
 from aggserver.authentication.tokens import TokenReviewer
 from aggserver.authentication.x509 import Roots
 from aggserver.authorization.delegating import DelegatingAuthorizer
-from aggserver.endpoints.lane import USUAL, LaneAnswer
+from aggserver.endpoints.lane import USUAL, Lane, LaneAnswer
 from aggserver.endpoints.loading import loading
+from aggserver.endpoints.request import AnyResponse, ASGIResponse, Request, Response, StreamResponse
 from aggserver.meta.json_types import JSONObject
 from aggserver.options import Options
 from tests.authentication.test_delegating_authentication import CLIENT_CA_ONLY, CONFIG, NOW, PEERS, STRANGER
@@ -25,6 +26,7 @@ from tests.fakes.asgi import Client
 from tests.fakes.clock import settled
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, crontab, definition, version
+from tests.fakes.lane import Uncounted
 from tests.fakes.server import ADMIN, ALICE, LocalServer
 
 Headers = Mapping[str, str] | list[tuple[str, str]]
@@ -319,7 +321,8 @@ async def test_another_version_and_schema(server: LocalServer, client: Client) -
 def lane_of(server: LocalServer, authenticator: Authenticator, **more: Any) -> Callable[..., LaneAnswer | None]:
     """A lane with the real authentication, at a time when the certificates are valid."""
     server.clock.now = NOW
-    lane = server.engine.lane(server.engine.chain(authenticator, server.rules, Options(command="serve"), **more))
+    options = Options(command="serve")
+    lane = server.engine.lane(server.engine.chain(authenticator, server.rules, options, **more), options)
     return lambda **scope: lane(scope_of(**scope), ROOM)
 
 
@@ -402,8 +405,9 @@ async def test_permissions_that_have_to_be_asked_for(server: LocalServer) -> Non
     cluster = FakeCluster()
     cluster.on("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", lambda _: {"status": {"allowed": True}})
     authorizer = DelegatingAuthorizer(cluster, clock=server.clock)
-    chain = server.engine.chain(Authenticator(CONFIG), authorizer, Options(command="serve"))
-    lane, application = server.engine.lane(chain), server.engine.application(chain)
+    options = Options(command="serve")
+    chain = server.engine.chain(Authenticator(CONFIG), authorizer, options)
+    lane, application = server.engine.lane(chain, options), server.engine.application(chain)
     server.clock.now = NOW
     scope = scope_of(user=PEERS["alice"])
     assert lane(scope, ROOM) is None
@@ -441,14 +445,40 @@ async def test_failures_are_the_applications(
 
 async def test_a_handler_that_waits_is_ended(server: LocalServer) -> None:
     ended: list[str] = []
+    kept: list[object] = []
     never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def wait(request: Any) -> Any:
+    async def wait(request: Request) -> Response:
         try:
             await never
         finally:
             ended.append(request.path)
+        return Response(200, b"")
 
-    server.handler = wait
-    assert server.lane(scope_of(), ROOM) is None
+    def begin(request: Request) -> Awaitable[Response]:
+        kept.append(waiting := wait(request))  # otherwise it would end as nobody refers to it
+        return waiting
+
+    lane = Lane(begin, {}, Uncounted(), lambda: "audit-1", server.engine.is_stored)
+    assert lane(scope_of(), ROOM) is None
     assert ended == [ONE]
+
+
+async def test_streams_have_a_task(server: LocalServer) -> None:
+    async def nothing() -> AsyncGenerator[bytes, None]:
+        yield b""
+
+    always = {"a stream": StreamResponse(nothing()), "another application": ASGIResponse(cast(Any, None))}
+    for response in always.values():
+
+        async def answer(request: Request, response: AnyResponse = response) -> AnyResponse:
+            return response
+
+        server.handler = answer
+        assert server.lane(scope_of(), ROOM) is None
+
+
+def test_there_is_no_lane_on_etcd(server: LocalServer) -> None:
+    options = Options(command="serve", storage="etcd")
+    lane = server.engine.lane(server.engine.chain(Authenticator(CONFIG), server.rules, options), options)
+    assert lane(scope_of(user=PEERS["proxy"], headers=NAMED), ROOM) is None

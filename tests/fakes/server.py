@@ -172,7 +172,7 @@ class LocalServer:
         chain.pop(without, None)
         uncounted = Lane(self._handle, chain, Uncounted(), lambda: "audit-1", self.engine.is_stored)
         self.app = Compared(self.engine.application(chain), uncounted)
-        self.lane = self.engine.lane(chain)
+        self.lane = self.engine.lane(chain, options)
         self._tasks: list[asyncio.Task[None]] = []
 
     def _install(self) -> None:
