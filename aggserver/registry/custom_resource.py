@@ -80,6 +80,10 @@ class CustomResourceStrategy(StrategyDefaults):
     def field_manager(self) -> FieldManager | None:
         return self._field_manager
 
+    @property
+    def keeps_conformed(self) -> bool:
+        return True
+
     def conform(self, obj: JSONObject) -> list[str]:
         return self._schema.conform(obj)
 

@@ -63,6 +63,7 @@ class Ownership:
         self,
         context: Context,
         current: StoredObject | None,
+        old: JSONObject | None,
         configuration: ApplyConfiguration,
         manager: str,
         now: str,
@@ -70,13 +71,16 @@ class Ownership:
         force: bool,
         default: Callable[[JSONObject], object],
     ) -> JSONObject:
-        """The object after an apply, with its managedFields. Raises what `FieldManager.apply` raises."""
+        """The object after an apply, with its managedFields. Raises what `FieldManager.apply` raises.
+
+        old: `current`, decoded, if the result may share parts with it.
+        """
         assert self._fields is not None  # the installer offers apply only for stores that have a field manager
 
         def applied(fields: FieldManager) -> JSONObject:
-            # Fresh copies in each run: the result shares parts with both, and is then defaulted in place.
+            # A fresh configuration in each run, since the result shares parts with it, and is then defaulted in place.
             config = configuration.decoded()
-            live = None if current is None else current.decoded()
+            live = old if old is not None or current is None else current.decoded()
             return fields.apply(live, config, manager, force=force, now=now, default=default)
 
         return await self._run(self._fields, applied, context, current)

@@ -40,6 +40,7 @@ __all__ = [
     "Lister",
     "Object",
     "Replacer",
+    "Sharing",
     "Transform",
     "Updater",
     "WatchEvent",
@@ -227,6 +228,22 @@ class ApplyConfiguration:
 
 # The current object -> the new object. Called again after a lost race. It may change its argument and return it.
 Transform = Callable[[JSONObject], Awaitable[JSONObject]]
+
+
+class Sharing:
+    """A Transform that does not change its argument, so that the current object need not be decoded once more for it.
+
+    What it returns is another dict, which may share parts with the argument if these surely are as the schema has them already:
+    neither pruning nor defaults will change them.
+    """
+
+    __slots__ = ("_transform",)
+
+    def __init__(self, transform: Transform) -> None:
+        self._transform = transform
+
+    def __call__(self, current: JSONObject) -> Awaitable[JSONObject]:
+        return self._transform(current)
 
 
 class Admission(Protocol):

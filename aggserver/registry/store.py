@@ -28,7 +28,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.registry import deletion, preparation, stored
 from aggserver.registry.ownership import Ownership
 from aggserver.registry.remover import Overtaken, Remover
-from aggserver.registry.rest import ApplyConfiguration, Transform, WriteRequest, Written
+from aggserver.registry.rest import ApplyConfiguration, Sharing, Transform, WriteRequest, Written
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Strategy, Verdict
 from aggserver.registry.write import APPLIED, CHANGED, CREATED, PUT, Attempt, Current, Making, StoredIn, Write, final
@@ -133,7 +133,12 @@ class Store(Remover):
 
         async def make(store: Store, current: Current | None) -> JSONObject:
             # Without a current object this is a PUT that creates it, whose transform does not use its argument.
-            obj = await transform({} if current is None else await write.aside(current.view.decoded))
+            if current is None:
+                obj = await transform({})
+            elif isinstance(transform, Sharing) and store._may_share(write, current):
+                obj = await transform(current.tree)
+            else:
+                obj = await transform(await write.aside(current.view.decoded))
             obj["metadata"] = dict(obj["metadata"])
             if current is None:
                 if options.uid:
@@ -148,9 +153,11 @@ class Store(Remover):
         self, request: WriteRequest, name: str, configuration: ApplyConfiguration, making: Making = APPLIED
     ) -> Written:
         async def make(store: Store, current: Current | None) -> JSONObject:
+            shares = current is not None and self._strategy.keeps_conformed and self._may_share(write, current)
             obj = await self._ownership.apply(
                 request.context,
                 None if current is None else current.view,
+                current.tree if current is not None and shares else None,
                 configuration,
                 request.options.field_manager,
                 self.now(),
@@ -162,7 +169,8 @@ class Store(Remover):
                 raise self._uid_of_nothing(name, obj["metadata"]["uid"])
             return obj
 
-        return await self._write(Write.of(request, making), name, make)
+        write = Write.of(request, making)
+        return await self._write(write, name, make)
 
     async def replace(self, request: WriteRequest, obj: JSONObject) -> Written:
         write = Write.of(request, CREATED)
@@ -260,6 +268,13 @@ class Store(Remover):
         return metadata
 
     # --- the parts of the loop ---
+
+    def _may_share(self, write: Write, current: Current) -> bool:
+        """Whether the new object may share parts with the current one, because nothing will change them in place.
+
+        The current object must be pruned and defaulted by this version's schema, and no plugin may change the new one.
+        """
+        return current.view.form is self._views.form and not write.admission.looks_at_objects
 
     async def _own(self, write: Write, current: Current | None, obj: JSONObject) -> None:
         """Set managedFields for a write other than an apply."""

@@ -113,6 +113,13 @@ class Strategy(Protocol):
         seconds: gracePeriodSeconds of the options, None if it is not set.
         """
 
+    @property
+    def keeps_conformed(self) -> bool:
+        """Whether `default` and `prune` leave alone what is pruned and defaulted already, wherever it is in the object.
+
+        Then the object that an apply makes may share parts with the current one.
+        """
+
     def check_context(self, context: Context) -> None:
         """Before a create: raise StatusError if no objects can be created, as while the definition is terminating."""
 
@@ -158,6 +165,10 @@ class StrategyDefaults:
 
     def grace_period(self, obj: JSONObject, seconds: int | None) -> int | None:
         return None
+
+    @property
+    def keeps_conformed(self) -> bool:
+        return False
 
     def check_context(self, context: Context) -> None:
         return None

@@ -23,7 +23,7 @@ from aggserver.meta import codec, errors, field, golang
 from aggserver.meta.field import Path
 from aggserver.meta.json_types import JSONObject
 from aggserver.publish.operations import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, PATCH_TYPES, STRATEGIC_PATCH
-from aggserver.registry.rest import Admission, Applier, Context, Updater, WriteOptions, WriteRequest
+from aggserver.registry.rest import Admission, Applier, Context, Sharing, Transform, Updater, WriteOptions, WriteRequest
 from aggserver.schema.pruning import MalformedError
 from aggserver.scheme import object_meta, strict
 from aggserver.scheme.decoding import type_meta_error, without_kind
@@ -81,7 +81,9 @@ async def patch(scope: ResourceScope, resource: Updater, context: Context, reque
             context.warnings.extend(body.warning_texts(texts))
         return obj
 
-    written = await resource.update(WriteRequest(context, write, admission), request.info.name, patched)
+    # Typed objects are defaulted by code that may change any part of them.
+    transform: Transform = Sharing(patched) if apply.copies and not scope.typed else patched
+    written = await resource.update(WriteRequest(context, write, admission), request.info.name, transform)
     return reply.object_reply(scope, request, media, written.object)
 
 
@@ -107,7 +109,8 @@ class _Patch:
 
     shown: makes the text of a strategic merge patch for errors; None for other patches. It decodes the patch again, since the
     patched object, which was pruned, shares values with the first one. written: encodes a patched object as upstream does; the
-    order of its members is the order of a strict decoder's complaints.
+    order of its members is the order of a strict decoder's complaints. copies: whether the patched object is another one, which
+    shares only whole values with the current one, each at its place and under the same schema.
     """
 
     def __init__(
@@ -115,8 +118,11 @@ class _Patch:
         apply: _Apply,
         written: Callable[[Any], bytes] = lambda obj: golang.to_json(obj).encode(),
         shown: Callable[[], str] | None = None,
+        *,
+        copies: bool = False,
     ) -> None:
         self.apply = apply
+        self.copies = copies
         self._written = written
         self._shown = shown
 
@@ -188,7 +194,7 @@ def _compiled(content_type: str, value: Any) -> _Patch:
     """A JSON patch or JSON merge patch. Raises InvalidPatch, TooManyOperations."""
     if content_type == MERGE_PATCH:
         tree = patches.parse_merge_patch(value)
-        return _Patch(lambda current: patches.merge_patch(current, tree))
+        return _Patch(lambda current: patches.merge_patch(current, tree), copies=tree.keys().isdisjoint(("apiVersion", "kind")))
     operations = patches.parse_json_patch(value)
 
     def apply(current: JSONObject) -> Any:

@@ -9,7 +9,7 @@ from aggserver.endpoints.request import Request, Response
 from aggserver.endpoints.served import ResourceScope
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry import preparation
-from aggserver.registry.rest import Context, Updater, WriteRequest
+from aggserver.registry.rest import Context, Sharing, Updater, WriteRequest
 
 __all__ = ["update"]
 
@@ -35,5 +35,5 @@ async def update(scope: ResourceScope, resource: Updater, context: Context, requ
     bound = attributes.bound(scope, request, UPDATE, options.given(request.query_all), dry_run=write.dry_run)
     # A PUT does not create custom resources.
     admission = attributes.allowed_to_create(bound, request) if scope.built_in else bound
-    written = await resource.update(WriteRequest(context, write, admission), name, replaced)
+    written = await resource.update(WriteRequest(context, write, admission), name, Sharing(replaced))
     return reply.object_reply(scope, request, media, written.object, 201 if written.created else 200)
