@@ -9,7 +9,7 @@ Source: k8s.io/apimachinery pkg/runtime/serializer/json/json.go, v0.36.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import orjson
 
@@ -41,8 +41,7 @@ _INDENT = b"\n    "
 Encode = Callable[[Object], bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(NamedTuple):
     """A list or a table. before, after: the JSON members before and after the member `name`, which has an entry for each object.
 
     entry: makes the JSON of an entry; None if that is the object's own bytes. entry_bytes: the work for an entry that does not

@@ -10,6 +10,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
@@ -57,6 +58,18 @@ MAX_BODY_BYTES = 3 * 1024 * 1024
 # A body above its limit is received, and dropped, up to so many times the limit before the answer: of an answer amid what they
 # send, curl 7.88 tells a stream error and Java 17 nothing at all. kube-apiserver receives as much as its limit.
 DROPPED_LIMITS = 4
+
+
+# Query strings that are kept once they are parsed, since clients send the same ones again and again, and the most characters of
+# such a one.
+_KNOWN, _SHORT = 1000, 300
+
+
+def _parameters(query_string: str) -> Sequence[tuple[str, str]]:
+    return parse_qsl(query_string, keep_blank_values=True)
+
+
+_known_parameters = lru_cache(_KNOWN)(_parameters)
 
 
 class Request:
@@ -152,7 +165,8 @@ class Request:
         if self._query_all is None:
             self._query_all = {}
             if self.query_string:
-                for key, value in parse_qsl(self.query_string, keep_blank_values=True):
+                short = len(self.query_string) <= _SHORT
+                for key, value in (_known_parameters if short else _parameters)(self.query_string):
                     self._query_all.setdefault(key, []).append(value)
         return self._query_all
 

@@ -87,10 +87,11 @@ class _Term:
 class LabelSelector:
     """`a=b,c!=d,e in (f,g),h,!i,j>1`: all must hold. Immutable; `str()` is the canonical form, sorted by key."""
 
-    __slots__ = ("_terms", "empty", "matches")
+    __slots__ = ("_hash", "_terms", "empty", "matches")
 
     def __init__(self, terms: Iterable[_Term]) -> None:
         self._terms = tuple(sorted(terms, key=lambda term: term.key))
+        self._hash = hash(self._terms)
         # Whether it selects everything, so that labels need not be read.
         self.empty = not self._terms
         # (labels) -> bool.
@@ -143,7 +144,7 @@ class LabelSelector:
         return isinstance(other, LabelSelector) and other._terms == self._terms
 
     def __hash__(self) -> int:
-        return hash(self._terms)
+        return self._hash
 
 
 def _label_matcher(requirement: Requirement) -> _Matcher:
@@ -322,11 +323,12 @@ _ESCAPED = str.maketrans({"\\": r"\\", ",": r"\,", "=": r"\="})
 class FieldSelector:
     r"""`metadata.name=a,spec.x!=b`: all must hold; a missing field counts as ''. In values, `\` escapes `\`, `,` and `=`."""
 
-    __slots__ = ("_terms", "empty", "matches")
+    __slots__ = ("_hash", "_terms", "empty", "matches")
 
     def __init__(self, terms: Sequence[tuple[str, bool, str]]) -> None:
         """terms: (field, whether it must be equal, value)."""
         self._terms = tuple(terms)
+        self._hash = hash(self._terms)
         # Whether it selects everything.
         self.empty = not self._terms
         # (fields) -> bool.
@@ -354,7 +356,7 @@ class FieldSelector:
         return isinstance(other, FieldSelector) and other._terms == self._terms
 
     def __hash__(self) -> int:
-        return hash(self._terms)
+        return self._hash
 
 
 def _field_matcher(name: str, equal: bool, value: str) -> _Matcher:

@@ -12,8 +12,7 @@ import asyncio
 import builtins
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 from aggserver.conversion.converter import ComputedConverter
 from aggserver.meta import errors, field, selectors
@@ -49,8 +48,7 @@ _CONTINUE_EXPIRED = (
 _FRESH_SECONDS = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(NamedTuple):
     """predicate: which objects are selected, None for all. is_late: whether its argument must be converted to this version.
 
     converts: whether it converts its argument by itself, and raises the errors of that.

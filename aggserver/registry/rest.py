@@ -95,9 +95,9 @@ class Object(Protocol):
         """Its row in a table. Shared with other requests: must not be changed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ListOptions:
-    """Options of list, watch and deletecollection, whose combination the handler has checked.
+    """Options of list, watch and deletecollection, whose combination the handler has checked. Not frozen, as a WriteRequest.
 
     resource_version, shard_selector: the client's text, '' if unset.
     """
@@ -153,9 +153,12 @@ class DeleteOptions:
     ignore_store_read_error: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ListResult:
-    """remaining: the number of objects after this page; None if unknown or zero. shard: the shard selector, '' for none."""
+    """remaining: the number of objects after this page; None if unknown or zero. shard: the shard selector, '' for none.
+
+    Not frozen, as a WriteRequest.
+    """
 
     items: Sequence[Object]
     resource_version: str

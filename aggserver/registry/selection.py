@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from aggserver.meta import errors, field
@@ -102,7 +103,8 @@ def predicate(options: ListOptions, read_fields: FieldReader, view: View | None 
     labels, fields, shard = options.labels, options.fields, shard_of(options)
     if labels.empty and fields.empty:
         return None if shard is None else Predicate(shard.matches, shard, (shard.lookup,))
-    selected = _selected(options, read_fields, view)
+    # A view refers to all objects of its resource, so what is made for one is not kept.
+    selected = _known(labels, fields, read_fields) if view is None else _selected(labels, fields, read_fields, view)
     if shard is None:
         return selected
     matches, in_shard = selected.matches, shard.matches
@@ -113,10 +115,11 @@ def predicate(options: ListOptions, read_fields: FieldReader, view: View | None 
     )
 
 
-def _selected(options: ListOptions, read_fields: FieldReader, view: View | None) -> Predicate[StoredObject]:
+def _selected(
+    labels: LabelSelector, fields: FieldSelector, read_fields: FieldReader, view: View | None = None
+) -> Predicate[StoredObject]:
     """The label and the field selector, of which at least one is not empty."""
-    labels, fields = options.labels, options.fields
-    matches = _matcher(labels, fields, read_fields, from_key_only=is_in_key(options))
+    matches = _matcher(labels, fields, read_fields, from_key_only=_IN_KEY.issuperset(fields.fields()))
     lookups: list[Lookup[StoredObject]] = []
     if not labels.empty:
         family = _LABELS if view is None else _viewed(_LABELS, view)
@@ -130,6 +133,10 @@ def _selected(options: ListOptions, read_fields: FieldReader, view: View | None)
         (labels, fields, read_fields, view),
         tuple(lookups),
     )
+
+
+# Predicates that are kept: clients ask for the same selectors again and again.
+_known = lru_cache(1000)(_selected)
 
 
 def _viewed(family: AttributeFamily[StoredObject], view: View) -> AttributeFamily[StoredObject]:

@@ -7,8 +7,8 @@ Source: k8s.io/apiserver pkg/registry/generic/registry/storage_factory.go, pkg/s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from aggserver.meta import errors
 from aggserver.registry.unreadable import Unreadable
@@ -58,14 +58,26 @@ def reading(expired: Callable[[Compacted], errors.StatusError] | None = None) ->
     return _READING if expired is None else _Reading(expired)
 
 
-@contextmanager
-def writing() -> Iterator[None]:
+class _Writing:
+    """What `writing` returns. A class, as `_Reading`."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, TooLarge):
+            raise errors.request_entity_too_large(str(error)) from None
+        if isinstance(error, PreconditionFailed):
+            raise errors.service_unavailable("the definition is changing; please try again", retry_after=1) from None
+        if isinstance(error, Unavailable):
+            raise errors.internal_error(str(error)) from error
+
+
+_WRITING = _Writing()
+
+
+def writing() -> AbstractContextManager[None]:
     """For writes. 413 if the object is too large for the storage, where kube-apiserver responds with 500 and etcd's text."""
-    try:
-        yield
-    except TooLarge as error:
-        raise errors.request_entity_too_large(str(error)) from None
-    except PreconditionFailed:
-        raise errors.service_unavailable("the definition is changing; please try again", retry_after=1) from None
-    except Unavailable as error:
-        raise errors.internal_error(str(error)) from error
+    return _WRITING

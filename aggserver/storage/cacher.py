@@ -16,8 +16,7 @@ import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from aggserver.meta.backoff import Backoff
 from aggserver.storage.audience import Audience
@@ -57,8 +56,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T", bound=Cached)
 
 
-@dataclass(frozen=True, slots=True)
-class ListPage(Generic[T]):
+class ListPage(NamedTuple, Generic[T]):
     """A page of a list, sorted by key. `revision` is that of the list.
 
     `next_start`: the key where the next page begins, '' if there is none. `remaining`: the number of objects after this page,
