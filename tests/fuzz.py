@@ -36,6 +36,7 @@ MODULES = (
     "tests.property.test_merge_laws",
     "tests.property.test_meta_laws",
     "tests.property.test_patch_laws",
+    "tests.property.test_sharing_laws",
     "tests.property.test_selection_laws",
     "tests.property.test_validation_laws",
     "tests.schema.test_defaulting",

@@ -30,7 +30,6 @@ __all__ = [
     "FieldSetError",
     "Path",
     "contains",
-    "covers",
     "difference",
     "element_text",
     "field",
@@ -190,24 +189,6 @@ def union_of(sets: Sequence[FieldSet]) -> FieldSet:
     return union(union_of(sets[:middle]), union_of(sets[middle:]))
 
 
-def covers(left: FieldSet, right: FieldSet, *, levels: int = 3) -> bool:
-    """Whether `left` has all of `right`.
-
-    levels: on how many levels parts are first compared with `==`, which is fast if they are equal and wasted if not.
-    """
-    for name, theirs in right.items():
-        ours = left.get(name)
-        if ours is None:
-            return False
-        if ours is theirs or (levels and ours == theirs):
-            continue
-        if is_member(theirs) and not is_member(ours):
-            return False
-        if theirs and not covers(ours, theirs, levels=max(levels - 1, 0)):
-            return False
-    return True
-
-
 def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
     """The elements that are in both sets."""
     if left is right:
@@ -231,10 +212,11 @@ def _common(left: FieldSet, right: FieldSet) -> FieldSet | None:
     return inner or None
 
 
-def difference(left: FieldSet, right: FieldSet) -> FieldSet:
+def difference(left: FieldSet, right: FieldSet, levels: int = 0) -> FieldSet:
     """`left` without the elements of `right`; the elements below a removed one are kept.
 
-    Keeps the order of `left`, and is `left` itself if nothing is removed.
+    Keeps the order of `left`, and is `left` itself if nothing is removed. levels: on how many levels parts are first compared
+    with `==`, which is fast if they are equal and wasted if not.
     """
     if not right or not left:
         return left
@@ -245,16 +227,16 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
         ours, theirs = left.get(name), right.get(name)
         if ours is None or theirs is None or name == _SELF:
             continue
-        kept = _without(ours, theirs)
+        kept = None if levels and ours == theirs else _without(ours, theirs, max(levels - 1, 0))
         if kept is not ours:
             out = _replaced(left, out, name, kept)
     return left if out is None else out
 
 
-def _without(left: FieldSet, right: FieldSet) -> FieldSet | None:
+def _without(left: FieldSet, right: FieldSet, levels: int) -> FieldSet | None:
     if not left:
         return None if is_member(right) else left
-    inner = difference(left, right) if right else left
+    inner = difference(left, right, levels) if right else left
     if _SELF not in left:
         return inner or None
     if is_member(right):

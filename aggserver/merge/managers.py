@@ -19,6 +19,7 @@ from aggserver.merge.fieldset import FieldSet, Path
 from aggserver.merge.merging import merge
 from aggserver.merge.typed import TypedError, field_set
 from aggserver.merge.values import equal
+from aggserver.merge.walker import Misfit
 
 __all__ = [
     "ConflictsError",
@@ -133,8 +134,11 @@ class FieldUpdater:
         owned = self._kept(field_set(config.value, config.atom), config.api_version)
         managers[manager] = Owned(owned, config.api_version, applied=True)
         new = merged
-        if last is not None and last.fields and not _owns_no_less(managers, manager, last):
-            new = self._prune(merged, managers, config.api_version, last)
+        if last is not None and last.fields:
+            try:
+                new = _pruned_in_part(merged, managers, last, owned)
+            except Misfit:
+                new = self._prune(merged, managers, config.api_version, last)
         managers, _ = self._take(live, new, managers, manager, force=force)
         return (None if new.value is live.value or equal(live.value, new.value) else new), managers
 
@@ -267,15 +271,28 @@ class _Change(NamedTuple):
         return cls(comparison, fieldset.union(comparison.modified, comparison.added), comparison.removed)
 
 
-def _owns_no_less(managers: Managers, manager: Manager, last: Owned) -> bool:
-    """Whether an applier still owns all that it owned before, and all managers wrote in one version: then nothing is pruned.
+def _pruned_in_part(merged: Typed, managers: Managers, last: Owned, now: FieldSet) -> Typed:
+    """What `_prune` makes if all managers wrote in one version; else raises Misfit. now: the fields of the new configuration.
 
-    Pruning would restore each field that it removed, since the applier owns the field now, or owns what contains it.
+    Pruning restores each field that it removed and that has an owner. So nothing is removed but what the applier has left out,
+    and only that part of the object is looked at, which is mostly small.
     """
-    now = managers[manager]
     if any(owned.api_version != last.api_version for owned in managers.values()):
-        return False
-    return fieldset.covers(now.fields, last.fields)
+        raise Misfit
+    left = fieldset.difference(last.fields, now, levels=3)
+    if not left:
+        return merged
+    atom = merged.atom
+    part = merged._replace(value=removing.part(merged.value, left, atom))
+    had = removing.with_named_fields(left, atom)
+    everything = _named_fields(part)
+    gone = everything
+    for owned in managers.values():
+        gone = fieldset.difference(gone, removing.named_within(owned.fields, atom, gone))
+    if gone:
+        gone = fieldset.difference(gone, _named_fields(_removed(part, had)))
+    gone = fieldset.difference(everything, _named_fields(_removed(part, gone)))
+    return _removed(merged, fieldset.intersection(gone, had))
 
 
 def _removed(typed: Typed, items: FieldSet) -> Typed:

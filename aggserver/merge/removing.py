@@ -6,15 +6,16 @@ fieldpath/set.go (EnsureNamedFieldsAreMembers), v6.3.3.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from aggserver.merge import fieldset
-from aggserver.merge.atom import DEDUCED, UNTYPED, Atom, ListType, MapType
+from aggserver.merge.atom import DEDUCED, UNTYPED, Atom, MapType
 from aggserver.merge.fieldset import FieldSet
 from aggserver.merge.typed import kind_of, lenient_element_of
-from aggserver.merge.walker import walker_of
+from aggserver.merge.walker import ListWalker, Misfit, walker_of
 
-__all__ = ["reconcile", "remove", "with_named_fields"]
+__all__ = ["named_within", "part", "reconcile", "remove", "with_named_fields"]
 
 # A type that no value fits.
 _NOTHING = Atom()
@@ -31,7 +32,7 @@ def remove(value: Any, items: FieldSet, atom: Atom) -> Any:
         case "list":
             assert atom.list is not None
             if isinstance(value, list) and value and atom.list.associative:
-                return _without_items(value, items, atom.list) or None
+                return _without_items(value, items, atom) or None
             return None
         case "scalar":
             return value
@@ -54,12 +55,75 @@ def _without_members(value: dict[str, Any], items: FieldSet, of: MapType) -> dic
     return out
 
 
-def _without_items(value: list[Any], items: FieldSet, of: ListType) -> list[Any]:
+def part(value: Any, items: FieldSet, atom: Atom) -> Any:
+    """What the elements of the set are in: these as a whole, and what contains them, with the keys of items of lists.
+
+    Raises Misfit if an item would lose a key, or has it by default; and if a map beside the elements has an empty list, which has
+    no fields: then it depends on all that the map contains whether it has fields once they are removed.
+    """
+    if isinstance(value, dict) and atom.map is not None and not atom.map.atomic:
+        return _members_of(value, items, atom.map)
+    if isinstance(value, list) and atom.list is not None and atom.list.associative:
+        return _items_of(value, items, atom)
+    return value
+
+
+def _members_of(value: dict[str, Any], items: FieldSet, of: MapType) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for name, member in value.items():
+        if f"f:{name}" not in items and _has_empty_list(member):
+            raise Misfit
+    for element, node in items.items():
+        name = element[2:]
+        if element[:2] == "f:" and name in value:
+            member = value[name]
+            out[name] = member if fieldset.is_member(node) else part(member, node, of.of(name) or _NOTHING)
+    return out
+
+
+def _has_empty_list(value: Any) -> bool:
+    """Whether there is one in a value, or in maps of it. A list that has items has fields, whatever is in them."""
+    if value.__class__ is dict:
+        return any(map(_has_empty_list, value.values()))
+    return value.__class__ is list and not value
+
+
+def _items_of(value: list[Any], items: FieldSet, atom: Atom) -> list[Any]:
+    assert atom.list is not None
+    of = atom.list
+    out: list[Any] = []
+    for element, item in zip(_elements(value, atom), value, strict=True):
+        node = items.get(element)
+        if node is None:
+            continue
+        if fieldset.is_member(node) or not isinstance(item, dict):
+            out.append(item)
+        else:
+            if not all(name in item and f"f:{name}" not in node for name in of.keys):
+                raise Misfit
+            keys = {name: item[name] for name in of.keys}
+            out.append(keys | part(item, node, of.element))
+    return out
+
+
+def _elements(value: list[Any], atom: Atom) -> list[str]:
+    """The path element of each item of an associative list, NO_ELEMENT for those that can't be identified."""
+    assert atom.list is not None
+    walker = walker_of(atom)
+    if isinstance(walker, ListWalker):
+        with suppress(Misfit):
+            return walker.elements(value)
+    return [lenient_element_of(atom.list, item) for item in value]
+
+
+def _without_items(value: list[Any], items: FieldSet, atom: Atom) -> list[Any]:
     if not items:
         return value
+    assert atom.list is not None
+    of = atom.list
     out: list[Any] = []
-    for item in value:
-        node = items.get(lenient_element_of(of, item))
+    for element, item in zip(_elements(value, atom), value, strict=True):
+        node = items.get(element)
         if node is None:
             out.append(item)
         elif not fieldset.is_member(node):
@@ -86,6 +150,28 @@ def with_named_fields(items: FieldSet, atom: Atom | None) -> FieldSet:
                 out = dict(items)
             out[element] = named
     return items if out is None else out
+
+
+def named_within(items: FieldSet, atom: Atom | None, within: FieldSet) -> FieldSet:
+    """The elements of `with_named_fields` that are also on the way to an element of `within`, without a look at others."""
+    out: dict[str, Any] = {}
+    for element, inside in within.items():
+        node = items.get(element)
+        if not node:
+            if node is not None:
+                out[element] = node
+            continue
+        inner, is_named = None, False
+        if atom is not None and element[:2] == "f:" and atom.map is not None:
+            inner, is_named = atom.map.of(element[2:]), element[2:] in atom.map.fields
+        elif atom is not None and element[:2] == "k:" and atom.list is not None:
+            inner = atom.list.element
+        named = named_within(node, inner, inside)
+        if is_named or "." in node:
+            out[element] = fieldset.with_member(named)
+        elif named:
+            out[element] = named
+    return out
 
 
 def reconcile(items: FieldSet, atom: Atom) -> FieldSet:

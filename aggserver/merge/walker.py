@@ -22,7 +22,7 @@ from aggserver.merge.atom import Atom, ListType, MapType
 from aggserver.merge.fieldset import FieldSet
 from aggserver.merge.values import ABSENT, are_identical, equal
 
-__all__ = ["Changes", "Misfit", "Walker", "walker_of", "woven"]
+__all__ = ["Changes", "ListWalker", "Misfit", "Walker", "walker_of", "woven"]
 
 # (removed, modified, added): the fields that differ, as the node of an element in a field set. None if there are none; empty if
 # it is the element alone.
@@ -63,7 +63,7 @@ def walker_of(atom: Atom) -> Walker:
 def _make(atom: Atom) -> Walker:
     kinds = [
         *([] if atom.map is None else [_AtomicMap(atom, atom.map) if atom.map.atomic else _Map(atom, atom.map)]),
-        *([] if atom.list is None else [_List(atom, atom.list) if atom.list.associative else _AtomicList(atom, atom.list)]),
+        *([] if atom.list is None else [ListWalker(atom, atom.list) if atom.list.associative else _AtomicList(atom, atom.list)]),
         *([_Scalar(atom)] if atom.scalar else []),
     ]
     if not kinds:
@@ -375,7 +375,7 @@ class _AtomicList(Walker):
         return self._item
 
 
-class _List(_AtomicList):
+class ListWalker(_AtomicList):
     """A walker of lists that are owned by their items. A token identifies an item: in a set the item itself, otherwise the
     values of its keys.
 
@@ -403,6 +403,10 @@ class _List(_AtomicList):
         except AttributeError:
             raise Misfit from None
         return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+    def elements(self, items: list[Any]) -> list[str]:
+        """The path element of each item. Raises Misfit."""
+        return [self._name(token) for token in self._tokens(items)]
 
     def _by_token(self, items: list[Any]) -> dict[Any, Any]:
         """Token -> item, in the list's order. Raises Misfit, also if two items have the same token."""

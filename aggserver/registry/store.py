@@ -272,9 +272,11 @@ class Store(Remover):
     def _may_share(self, write: Write, current: Current) -> bool:
         """Whether the new object may share parts with the current one, because nothing will change them in place.
 
-        The current object must be pruned and defaulted by this version's schema, and no plugin may change the new one.
+        The current object must be pruned and defaulted by this version's schema, which one that was converted is not; and no
+        plugin may change the new one.
         """
-        return current.view.form is self._views.form and not write.admission.looks_at_objects
+        conformed = current.view.form is self._views.form and self._views.is_own(current.stored)
+        return conformed and not write.admission.looks_at_objects
 
     async def _own(self, write: Write, current: Current | None, obj: JSONObject) -> None:
         """Set managedFields for a write other than an apply."""

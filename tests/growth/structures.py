@@ -345,7 +345,7 @@ def _set_operations(sets: tuple[Any, Any]) -> object:
     left, right = sets
     union = fieldset.union(left, right)
     made = [fieldset.intersection(left, right), fieldset.difference(left, right), fieldset.recursive_difference(union, right)]
-    return fieldset.covers(union, left), fieldset.ordered(union), made, list(fieldset.paths(union))
+    return fieldset.difference(left, union, levels=3), fieldset.ordered(union), made, list(fieldset.paths(union))
 
 
 def _nested_fields(count: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aggserver.merge import comparing, fieldset, managers, merging, removing, typed
@@ -174,11 +174,17 @@ def history(chance: random.Random) -> Iterator[str]:
         yield text([live.value, sorted((name, fieldset.ordered(owned.fields)) for name, owned in owners.items())])
 
 
+def in_no_part(*_: Any) -> Typed:
+    raise Misfit
+
+
 @given(st.integers(0, 2**32))
-def test_pruning_is_passed_over_only_where_it_would_change_nothing(seed: int) -> None:
+@example(1756078582)  # an empty list, which has no fields, beside what is left out
+@example(2488168054)  # the key of an item is left out, which has a default
+def test_pruning_a_part_of_an_object_removes_what_pruning_the_whole_does(seed: int) -> None:
     told = list(history(random.Random(seed)))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(managers, "_owns_no_less", lambda *_: False)
+        patched.setattr(managers, "_pruned_in_part", in_no_part)
         assert list(history(random.Random(seed))) == told
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from aggserver.conversion.converter import NoneConverter
-from aggserver.registry.rest import DeleteOptions, WriteRequest
+from aggserver.meta.json_types import JSONObject
+from aggserver.registry.rest import DeleteOptions, Sharing, WriteRequest
 from aggserver.registry.store import Store
 from tests.registry.world import (
     DRY,
@@ -73,6 +74,20 @@ async def test_updated_in_another_version(world: World, store: Store, v2: Store)
     assert (written["apiVersion"], written["spec"], written["metadata"]["generation"]) == (V2, {"replicas": 2}, 2)
     stored = await world.stored("a")
     assert (stored["apiVersion"], stored["spec"]) == (V1, {"replicas": 2})
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+async def test_only_an_object_of_its_own_version_is_shared_with_a_write(world: World, version: str) -> None:
+    """A converted one may lack defaults of the version, which would be added to the current object too."""
+    await create(world.store(), spec={"replicas": 1})
+
+    async def transform(current: JSONObject) -> JSONObject:
+        current["spec"]["replicas"] = 2
+        return dict(current)
+
+    await world.store(version).update(WriteRequest(context(), WRITE), "a", Sharing(transform))
+    # What is changed in place is a change only if the current object is another one.
+    assert (await world.stored("a"))["metadata"]["generation"] == (1 if version == "v1" else 2)
 
 
 async def test_no_change_in_another_version_is_no_write(store: Store, v2: Store) -> None:
