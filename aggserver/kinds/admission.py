@@ -28,6 +28,9 @@ _DEFAULT_INGRESS = ("ingressclass.kubernetes.io/is-default-class",)
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
+_ATTRIBUTES_CLASSES = ("storage.k8s.io", "volumeattributesclasses", "")
+
+
 class World(Protocol):
     """What the plugins look up."""
 
@@ -63,6 +66,7 @@ class KindPlugins:
             ("DefaultStorageClass", (claims,), self._set_storage_class),
             ("StorageObjectInUseProtection", (claims,), _created(additions.protect_claim)),
             ("StorageObjectInUseProtection", (("", "persistentvolumes", ""),), _created(additions.protect_volume)),
+            ("StorageObjectInUseProtection", (_ATTRIBUTES_CLASSES,), _created(additions.protect_attributes_class)),
             ("RuntimeClass", (pods,), self._apply_class),
             ("DefaultIngressClass", (("networking.k8s.io", "ingresses", ""),), self._set_ingress_class),
             ("PodTopologyLabels", (pods, binding), self._add_topology),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass, replace
 
-from aggserver.meta.names import NameRule, dns1123_label, dns1123_subdomain, path_segment_name
+from aggserver.meta.names import NameRule, dns1123_label, dns1123_subdomain, ip_address_name, path_segment_name
 from aggserver.meta.resource import ResourceInfo
 from aggserver.publish import discovery
 from aggserver.publish.discovery import APIResource, APISubresource
@@ -330,7 +330,9 @@ KINDS: tuple[BuiltInKind, ...] = (
         "v1",
         BuiltInKind("ingressclasses", "IngressClass", namespaced=False, counted=("spec",), generation=1),
         BuiltInKind("ingresses", "Ingress", "ing", has_status=True, counted=("spec",), generation=1),
+        BuiltInKind("ipaddresses", "IPAddress", "ip", namespaced=False, name_rule=ip_address_name),
         BuiltInKind("networkpolicies", "NetworkPolicy", "netpol", counted=("spec",), generation=1),
+        BuiltInKind("servicecidrs", "ServiceCIDR", namespaced=False, has_status=True, kept_by_status=_ALL),
     ),
     *_of(
         "policy",
@@ -359,6 +361,7 @@ KINDS: tuple[BuiltInKind, ...] = (
         "v1",
         BuiltInKind("csidrivers", "CSIDriver", namespaced=False, counted=("spec",), unconditional=False, returns_deleted=True),
         BuiltInKind("csinodes", "CSINode", namespaced=False, unconditional=False, returns_deleted=True),
+        BuiltInKind("csistoragecapacities", "CSIStorageCapacity", unconditional=False),
         BuiltInKind("storageclasses", "StorageClass", "sc", namespaced=False, returns_deleted=True),
         BuiltInKind(
             "volumeattachments",
@@ -369,6 +372,7 @@ KINDS: tuple[BuiltInKind, ...] = (
             unconditional=False,
             returns_deleted=True,
         ),
+        BuiltInKind("volumeattributesclasses", "VolumeAttributesClass", "vac", namespaced=False),
     ),
     *_of("scheduling.k8s.io", "v1", BuiltInKind("priorityclasses", "PriorityClass", "pc", namespaced=False, generation=1)),
     *_of("coordination.k8s.io", "v1", BuiltInKind("leases", "Lease", creates=True, unconditional=False)),
@@ -399,6 +403,28 @@ KINDS: tuple[BuiltInKind, ...] = (
             fields=("spec.nodeName", "spec.driver"),
         ),
     ),
+    *_of(
+        "flowcontrol.apiserver.k8s.io",
+        "v1",
+        BuiltInKind(
+            "flowschemas",
+            "FlowSchema",
+            namespaced=False,
+            has_status=True,
+            counted=("spec",),
+            generation=1,
+            kept_by_status=_ALL,
+        ),
+        BuiltInKind(
+            "prioritylevelconfigurations",
+            "PriorityLevelConfiguration",
+            namespaced=False,
+            has_status=True,
+            counted=("spec",),
+            generation=1,
+            kept_by_status=_ALL,
+        ),
+    ),
 )
 """In upstream's order of groups, which is that of discovery; within a group by name."""
 
@@ -423,5 +449,6 @@ GROUPS = (
     "node.k8s.io",
     "discovery.k8s.io",
     "resource.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
 )
 """All groups that a server without a cluster serves itself, in upstream's order."""

@@ -29,6 +29,7 @@ __all__ = [
     "claim_state",
     "completions",
     "controller",
+    "dangling",
     "default_name",
     "event_count",
     "event_source",
@@ -86,6 +87,12 @@ def _annotations(obj: JSONMapping) -> Mapping[str, str]:
 def listed(items: Sequence[str], most: int = LISTED, separator: str = ",") -> str:
     text = separator.join(items[:most])
     return f"{text} + {len(items) - most} more..." if len(items) > most else text
+
+
+def dangling(schema: JSONMapping) -> str:
+    """Whether a FlowSchema names a priority level that is not there; ? if nobody has looked."""
+    conditions = _status(schema).get("conditions") or ()
+    return next((str(each.get("status", "")) for each in conditions if each.get("type") == "Dangling"), "?")
 
 
 def boolean(value: bool | None) -> str:

@@ -305,6 +305,8 @@ _COLUMNS: Mapping[str, tuple[ComputedColumn, ...]] = {
         _text("Parameters", network_cells.parameters),
         _AGE,
     ),
+    "networking/v1.IPAddress": (_text("ParentRef", network_cells.parent),),
+    "networking/v1.ServiceCIDR": (_text("CIDRs", lambda obj: ",".join((obj.get("spec") or {}).get("cidrs") or ())), _AGE),
     "networking/v1.NetworkPolicy": (_text("Pod-Selector", lambda obj: cells.selector(obj["spec"].get("podSelector"))), _AGE),
     # storage
     "storage/v1.CSIDriver": (
@@ -317,6 +319,7 @@ _COLUMNS: Mapping[str, tuple[ComputedColumn, ...]] = {
         _AGE,
     ),
     "storage/v1.CSINode": (_column("Drivers", "integer", lambda node: len(node["spec"].get("drivers") or ()), 0), _AGE),
+    "storage/v1.CSIStorageCapacity": _CREATED_AT,
     "storage/v1.StorageClass": (
         _text("Name", lambda obj: cells.default_name(obj, *cells.DEFAULT_STORAGE_CLASS), form="name"),
         _text("Provisioner", "provisioner"),
@@ -330,6 +333,24 @@ _COLUMNS: Mapping[str, tuple[ComputedColumn, ...]] = {
         _text("PV", "spec.source.persistentVolumeName"),
         _text("Node", "spec.nodeName"),
         _flag("Attached", "status.attached"),
+        _AGE,
+    ),
+    "storage/v1.VolumeAttributesClass": (_text("DriverName", "driverName"), _AGE),
+    # flow control
+    "flowcontrol/v1.FlowSchema": (
+        _text("PriorityLevel", "spec.priorityLevelConfiguration.name"),
+        _text("MatchingPrecedence", "spec.matchingPrecedence", 0),
+        _text("DistinguisherMethod", "spec.distinguisherMethod.type", "<none>"),
+        _AGE,
+        _text("MissingPL", cells.dangling),
+    ),
+    "flowcontrol/v1.PriorityLevelConfiguration": (
+        _text("Type", "spec.type"),
+        _text("NominalConcurrencyShares", "spec.limited.nominalConcurrencyShares", "<none>"),
+        *(
+            _text(f"{name[0].upper()}{name[1:]}", f"spec.limited.limitResponse.queuing.{name}", "<none>")
+            for name in ("queues", "handSize", "queueLengthLimit")
+        ),
         _AGE,
     ),
     # other groups

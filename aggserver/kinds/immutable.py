@@ -10,8 +10,10 @@ from typing import Any
 
 from aggserver.kinds.claim_updates import changed_claim
 from aggserver.kinds.job_updates import changed_job
+from aggserver.kinds.network_ranges import changed_range
 from aggserver.kinds.pod_updates import changed_pod, semantic
 from aggserver.kinds.service_rules import changed_service
+from aggserver.kinds.storage_rules import changed_capacity
 from aggserver.meta import codec, field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONObject
@@ -44,6 +46,7 @@ _RULES: Mapping[str, Mapping[str, str]] = {
         "type": _IMMUTABLE,
     },
     "discovery/v1.EndpointSlice": {"addressType": _IMMUTABLE},
+    "networking/v1.IPAddress": {"spec.parentRef": _IMMUTABLE},
     "networking/v1.IngressClass": {"spec.controller": _IMMUTABLE},
     "node/v1.RuntimeClass": {"handler": _IMMUTABLE},
     "resource/v1.ResourceClaim": {"spec": _IMMUTABLE},
@@ -58,6 +61,10 @@ _RULES: Mapping[str, Mapping[str, str]] = {
         "volumeBindingMode": _IMMUTABLE,
     },
     "storage/v1.VolumeAttachment": {"spec": _IMMUTABLE},
+    "storage/v1.VolumeAttributesClass": {
+        "driverName": "!updates to driverName are forbidden.",
+        "parameters": "!updates to parameters are forbidden.",
+    },
 }
 # The kinds with a member `immutable`, and the members that it protects.
 _FROZEN = {"core/v1.ConfigMap": ("data", "binaryData"), "core/v1.Secret": ("data",)}
@@ -86,6 +93,8 @@ _OWN: Mapping[str, Callable[[JSONObject, JSONObject], Iterable[FieldError]]] = {
     "core/v1.PersistentVolumeClaim": changed_claim,
     "core/v1.Pod": changed_pod,
     "core/v1.Service": changed_service,
+    "networking/v1.ServiceCIDR": changed_range,
+    "storage/v1.CSIStorageCapacity": changed_capacity,
 }
 
 

@@ -14,6 +14,7 @@ __all__ = [
     "hosts",
     "load_balancer",
     "parameters",
+    "parent",
     "service_ports",
     "slice_endpoints",
     "slice_ports",
@@ -42,6 +43,16 @@ def endpoints(obj: JSONMapping) -> str:
 
 def _host_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parent(obj: JSONMapping) -> str:
+    """What an IPAddress belongs to."""
+    reference = _spec(obj).get("parentRef")
+    if reference is None:
+        return "<none>"
+    group, resource = reference.get("group"), reference.get("resource", "")
+    parts = [f"{resource}.{group}".lower() if group else resource.lower(), reference.get("namespace"), reference.get("name", "")]
+    return "/".join(part for part in parts if part)
 
 
 def slice_ports(obj: JSONMapping) -> str:

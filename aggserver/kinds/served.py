@@ -41,6 +41,15 @@ __all__ = ["Kinds", "NamespaceLabels"]
 
 # The subresources that are implemented in `subresources.py`.
 _OWN = frozenset({"approval", "binding", "ephemeralcontainers", "eviction", "resize"})
+# The kinds of which every cluster has objects, beside Services and namespaces.
+_SEEDED = frozenset(
+    {
+        "flowcontrol/v1.FlowSchema",
+        "flowcontrol/v1.PriorityLevelConfiguration",
+        "networking/v1.ServiceCIDR",
+        "scheduling/v1.PriorityClass",
+    }
+)
 # (group, resource, subresource) -> a function that makes its implementation from the store of the resource.
 Below = Mapping[tuple[str, str, str], Callable[[Store], object]]
 
@@ -133,15 +142,23 @@ class Kinds:
         from aggserver.kinds.strategy import KindStrategy
 
         storage = self._storage(kind)
+        views = Views(storage, kind.info, _keep_all)
         if kind.plural == "services":
             from ipaddress import IPv4Network
 
             from aggserver.kinds.services import ServiceStore
 
-            views = Views(storage, kind.info, _keep_all)
             return ServiceStore(storage, kind, views, IPv4Network(self._cluster_ips), self._port)
         strategy = KindStrategy(kind, convert=_converting(storage.converter))
-        return Store(storage, strategy, Views(storage, kind.info, _keep_all), partial(self._sibling, kind))
+        if kind.type_name in _SEEDED:
+            from aggserver.kinds.seeded import SeededStore
+            from aggserver.kinds.seeds import kept, seeds
+            from aggserver.kinds.strategy import KindStatusStrategy
+
+            make = partial(seeds, kind.type_name, self._cluster_ips)
+            status = KindStatusStrategy(kind) if kind.has_status else None
+            return SeededStore(storage, strategy, views, make, status, partial(kept, kind.type_name))
+        return Store(storage, strategy, views, partial(self._sibling, kind))
 
     def _storage(self, kind: BuiltInKind) -> ResourceStorage:
         key = kind.stored[0], kind.plural

@@ -14,19 +14,16 @@ from contextvars import ContextVar
 from ipaddress import IPv4Network
 from typing import NamedTuple
 
-from aggserver.informers.informer import CONTROLLER
 from aggserver.kinds.addresses import Pool, assign, first_address, node_ports, release
 from aggserver.kinds.catalog import BuiltInKind
+from aggserver.kinds.seeded import SeededStore
 from aggserver.kinds.strategy import KindStrategy
-from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.resource_storage import ResourceStorage
-from aggserver.registry.rest import Context, ListOptions, WriteOptions, WriteRequest
-from aggserver.registry.store import Store
+from aggserver.registry.rest import WriteRequest
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Verdict
 from aggserver.registry.views import Views
-from aggserver.registry.watch import Watch
 
 __all__ = ["ServiceStore", "service_fields"]
 
@@ -34,7 +31,6 @@ __all__ = ["ServiceStore", "service_fields"]
 _CANCELLED_SECONDS = 30.0
 # Fields beside the selectable ones, by which taken addresses are known without decoding the objects again.
 _IPS, _PORTS = "-clusterIPs", "-nodePorts"
-_WRITE = WriteOptions(field_manager="kube-apiserver")
 # The write that the current task is in.
 _current: ContextVar[object] = ContextVar("write of a Service")
 
@@ -88,45 +84,21 @@ class _ServiceStrategy(KindStrategy):
         return verdict
 
 
-class ServiceStore(Store):
+class ServiceStore(SeededStore):
     """The store of Services. network: the range of cluster IPs. port: returns the port of this server."""
 
     def __init__(
         self, resource: ResourceStorage, kind: BuiltInKind, views: Views, network: IPv4Network, port: Callable[[], int]
     ) -> None:
-        super().__init__(resource, _ServiceStrategy(kind, self._pool, self._remember), views)
+        strategy = _ServiceStrategy(kind, self._pool, self._remember)
+        super().__init__(resource, strategy, views, lambda now: [_kubernetes(network, port())])
         self._services = resource
         self._network = network
-        self._port = port
         self._choices: dict[object, _Choice] = {}  # by the write
-        self._beginning: asyncio.Task[None] | None = None
 
     async def create(self, request: WriteRequest, obj: JSONObject) -> StoredObject:
         await self.catch_up("")  # which addresses are taken is known from the cache
         return await super().create(request, obj)
-
-    async def watch(self, context: Context, options: ListOptions) -> Watch:
-        await self._begun()
-        return await super().watch(context, options)
-
-    async def catch_up(self, resource_version: str) -> None:
-        await self._begun()
-        await super().catch_up(resource_version)
-
-    async def _begun(self) -> None:
-        """Wait until the Service `kubernetes` exists. Every request does so first."""
-        if self._beginning is None:
-            self._beginning = asyncio.create_task(self._begin())
-        if self._beginning is not asyncio.current_task():
-            await asyncio.shield(self._beginning)
-
-    async def _begin(self) -> None:
-        try:
-            await self.create(WriteRequest(Context(CONTROLLER, "default"), _WRITE), _kubernetes(self._network, self._port()))
-        except StatusError as error:
-            if error.reason not in ("AlreadyExists", "Invalid"):
-                self._beginning = None  # the next request tries again
-                raise
 
     def _pool(self, obj: JSONObject, is_there: bool) -> Pool:
         """The addresses that other Services have. As upstream, for a create these include a Service of the same name."""

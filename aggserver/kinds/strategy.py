@@ -15,6 +15,7 @@ from aggserver.kinds.behaviours import ON_CREATE, ON_DECODE, ON_STATUS_UPDATE, O
 from aggserver.kinds.catalog import BuiltInKind, type_name
 from aggserver.kinds.creation import CreateRequest, prepare_new
 from aggserver.kinds.defaults import set_defaults
+from aggserver.kinds.flow_control import conditions_problems
 from aggserver.kinds.immutable import changed_immutables
 from aggserver.kinds.jobs import job_status_problems
 from aggserver.kinds.kind_rules import kind_problems
@@ -271,6 +272,8 @@ class KindStatusStrategy(KindStrategy):
 _STATUS_PROBLEMS: Mapping[str, Callable[[JSONObject, JSONObject], list[FieldError]]] = {
     _JOB: job_status_problems,
     _POD: lambda obj, old: list(changed_annotations(obj, old)),
+    "flowcontrol/v1.FlowSchema": conditions_problems,
+    "flowcontrol/v1.PriorityLevelConfiguration": conditions_problems,
 }
 
 

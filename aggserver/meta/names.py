@@ -17,6 +17,8 @@ __all__ = [
     "dns1035_label",
     "dns1123_label",
     "dns1123_subdomain",
+    "ip_address_name",
+    "is_address_with_zeros",
     "label_value",
     "path_segment_name",
     "qualified_name",
@@ -168,3 +170,33 @@ def _too_long(value: str, maximum: int, unit: str) -> list[str]:
     if len(value) * 4 <= maximum or len(value.encode()) <= maximum:
         return []
     return [f"must be no more than {maximum} {unit}"]
+
+
+_ADDRESS_TEXT = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+
+
+def ip_address_name(name: str, prefix: bool) -> list[str]:
+    """For names that are IP addresses in their only form."""
+    from ipaddress import IPv6Address, ip_address  # not at the start, which seldom needs it
+
+    try:
+        found = ip_address(name)
+    except ValueError:
+        return ["must not have leading 0s" if is_address_with_zeros(name) else _ADDRESS_TEXT]
+    if isinstance(found, IPv6Address):
+        if found.scope_id is not None:
+            return [_ADDRESS_TEXT]
+        if found.ipv4_mapped is not None:
+            return ["must not be an IPv4-mapped IPv6 address"]
+    return [] if str(found) == name else [f'must be in canonical form ("{found}")']
+
+
+def is_address_with_zeros(text: str) -> bool:
+    """Whether it would be an IPv4 address without zeros before its numbers."""
+    from ipaddress import ip_address
+
+    try:
+        ip_address(".".join(part.lstrip("0") or "0" for part in text.split(".")))
+    except ValueError:
+        return False
+    return True

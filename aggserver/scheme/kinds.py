@@ -26,22 +26,26 @@ _PACKAGES = {
     "certificates/v1": "CertificateSigningRequest",
     "coordination/v1": "Lease",
     "core/v1": (
-        "Binding ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume PersistentVolumeClaim Pod PodTemplate"
-        " ReplicationController ResourceQuota Secret Service ServiceAccount"
+        "Binding ComponentStatus ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume PersistentVolumeClaim Pod"
+        " PodTemplate ReplicationController ResourceQuota Secret Service ServiceAccount"
     ),
     "discovery/v1": "EndpointSlice",
     "events/v1": "Event",
-    "networking/v1": "Ingress IngressClass NetworkPolicy",
+    "flowcontrol/v1": "FlowSchema PriorityLevelConfiguration",
+    "networking/v1": "IPAddress Ingress IngressClass NetworkPolicy ServiceCIDR",
     "node/v1": "RuntimeClass",
     "policy/v1": "Eviction PodDisruptionBudget",
     "rbac/v1": "ClusterRole ClusterRoleBinding Role RoleBinding",
     "resource/v1": "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice",
     "scheduling/v1": "PriorityClass",
-    "storage/v1": "CSIDriver CSINode StorageClass VolumeAttachment",
+    "storage/v1": "CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment VolumeAttributesClass",
 }
-_GROUPS = {"core": "", "meta": "", "rbac": "rbac.authorization.k8s.io"} | {
-    name: name for name in ("apps", "autoscaling", "batch", "policy")
-}
+_GROUPS = {
+    "core": "",
+    "flowcontrol": "flowcontrol.apiserver.k8s.io",
+    "meta": "",
+    "rbac": "rbac.authorization.k8s.io",
+} | {name: name for name in ("apps", "autoscaling", "batch", "policy")}
 
 # The names of the types of all kinds.
 KINDS = tuple(f"{package}.{kind}" for package, kinds in _PACKAGES.items() for kind in kinds.split())

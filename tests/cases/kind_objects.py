@@ -47,6 +47,7 @@ _SUFFIXES = {
         ".k8s.io",
     ),
     "apiregistration": ".k8s.io",
+    "flowcontrol": ".apiserver.k8s.io",
     "rbac": ".authorization.k8s.io",
 }
 _LONG_AGO = re.compile(r"\b\d+y(\d+d)?|\b\d{3,}d\b")
@@ -63,7 +64,8 @@ _CLUSTER = frozenset(
             "CSIDriver",
         ),
         *("CSINode", "RuntimeClass", "ClusterRole", "ClusterRoleBinding", "CertificateSigningRequest", "ResourceSlice"),
-        *("DeviceClass", "APIService"),
+        *("DeviceClass", "APIService", "FlowSchema", "PriorityLevelConfiguration", "IPAddress", "ServiceCIDR"),
+        "VolumeAttributesClass",
     }
 )
 

@@ -14,13 +14,20 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 # Left out: of quotas a controller keeps the status; a Job's labels and selector are its own; upstream takes no patch of a
 # ControllerRevision, since it compares the bytes of its data, and the metadata alone of a DaemonSet lacks there what v1 has as an
-# annotation; PVs and PVCs stay until a controller removes their finalizer.
+# annotation; PVs, PVCs and VolumeAttributesClasses stay until a controller removes their finalizer; a controller in
+# kube-apiserver writes the status of FlowSchemas; rows of IPAddresses have a cell more there than there are columns.
 _LEFT_OUT = {
     *(("core/resourcequotas", title) for title in ("life", "updates", "patches", "applies", "reads", "status")),
     *(("batch/jobs", title) for title in ("updates", "status", "bad")),
     ("apps/controllerrevisions", "patches"),
     ("apps/daemonsets", "reads"),
     *((f"core/persistentvolume{end}", title) for end in ("s", "claims") for title in ("life", "patches", "reads")),
+    *(("storage.k8s.io/volumeattributesclasses", title) for title in ("life", "patches", "reads")),
+    *(
+        ("flowcontrol.apiserver.k8s.io/flowschemas", title)
+        for title in ("life", "updates", "patches", "applies", "reads", "status")
+    ),
+    ("networking.k8s.io/ipaddresses", "reads"),
 }
 _BACKGROUND = "propagationPolicy=Background"
 

@@ -83,6 +83,11 @@ MINIMAL: Mapping[str, dict[str, Any]] = {
     "batch/jobs": {"spec": {"template": {"spec": {**_POD, "restartPolicy": "Never"}}}},
     "networking.k8s.io/ingressclasses": {"spec": {"controller": "example.com/c"}},
     "networking.k8s.io/ingresses": {"spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}},
+    "networking.k8s.io/ipaddresses": {
+        "metadata": {"name": "192.0.2.77"},
+        "spec": {"parentRef": {"resource": "services", "namespace": "n", "name": "s"}},
+    },
+    "networking.k8s.io/servicecidrs": {"spec": {"cidrs": ["203.0.113.0/28"]}},
     "networking.k8s.io/networkpolicies": {"spec": {"podSelector": {}}},
     "policy/poddisruptionbudgets": {"spec": {"minAvailable": 1, "selector": _SELECTOR}},
     "rbac.authorization.k8s.io/clusterrolebindings": {
@@ -97,9 +102,15 @@ MINIMAL: Mapping[str, dict[str, Any]] = {
     "rbac.authorization.k8s.io/roles": {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]},
     "storage.k8s.io/csidrivers": {"spec": {}},
     "storage.k8s.io/csinodes": {"spec": {"drivers": [{"name": "d.example.com", "nodeID": "n"}]}},
+    "storage.k8s.io/csistoragecapacities": {"storageClassName": "c"},
     "storage.k8s.io/storageclasses": {"provisioner": "example.com/p"},
     "storage.k8s.io/volumeattachments": {
         "spec": {"attacher": "example.com", "nodeName": "n", "source": {"persistentVolumeName": "p"}},
+    },
+    "storage.k8s.io/volumeattributesclasses": {
+        "metadata": {"finalizers": ["kubernetes.io/vac-protection"]},
+        "driverName": "d.example.com",
+        "parameters": {"a": "b"},
     },
     "scheduling.k8s.io/priorityclasses": {"value": 10},
     "coordination.k8s.io/leases": {"spec": {"holderIdentity": "me", "leaseDurationSeconds": 15}},
@@ -118,6 +129,10 @@ MINIMAL: Mapping[str, dict[str, Any]] = {
     },
     "resource.k8s.io/resourceslices": {
         "spec": {"driver": "d.example.com", "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}},
+    },
+    "flowcontrol.apiserver.k8s.io/flowschemas": {"spec": {"priorityLevelConfiguration": {"name": "exempt"}}},
+    "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations": {
+        "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}},
     },
 }
 

@@ -42,8 +42,13 @@ _CONDITIONAL = {
     "core/v1.SeccompProfile.localhostProfile",
     "core/v1.ServicePort.name",
     "core/v1.ServiceSpec.externalName",
+    "flowcontrol/v1.LimitResponse.queuing",
+    "flowcontrol/v1.PriorityLevelConfigurationSpec.limited",
+    "flowcontrol/v1.ResourcePolicyRule.namespaces",
+    *(f"flowcontrol/v1.Subject.{name}" for name in ("group", "serviceAccount", "user")),
     "meta/v1.LabelSelectorRequirement.values",
     "networking/v1.IngressClassParametersReference.namespace",
+    "networking/v1.ServiceCIDRSpec.cidrs",
     *(f"rbac/v1.PolicyRule.{name}" for name in ("apiGroups", "resources")),
     *(f"resource/v1.{name}Configuration.opaque" for name in ("DeviceClaim", "DeviceClass")),
 }

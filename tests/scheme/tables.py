@@ -156,12 +156,17 @@ def main() -> None:
     def say(line: str) -> None:
         print(line, file=sys.stderr)
 
+    def write(checked: str) -> None:
+        for name, text in made_anew(models, checked, say).items():
+            (FOLDER / name).write_text(text)
+
     with ControlPlane(obtain(os.environ, say)) as plane:
+        models = served_models(plane)
+        # The types first: what is asked about those of a new kind is read from their tables.
+        write((FOLDER / "checks.txt").read_text())
         with asking(plane) as ask:
             checked = checks(answered(ask))
-        tables = made_anew(served_models(plane), checked, say)
-    for name, text in tables.items():
-        (FOLDER / name).write_text(text)
+    write(checked)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ __all__ = [
     "CRITICAL",
     "add_topology",
     "keep_priority",
+    "protect_attributes_class",
     "protect_claim",
     "protect_volume",
     "set_ingress_class",
@@ -92,6 +93,10 @@ def protect_claim(claim: JSONObject) -> None:
 
 def protect_volume(volume: JSONObject) -> None:
     _finalize(volume, "kubernetes.io/pv-protection")
+
+
+def protect_attributes_class(made: JSONObject) -> None:
+    _finalize(made, "kubernetes.io/vac-protection")
 
 
 def _finalize(obj: JSONObject, finalizer: str) -> None:

@@ -34,6 +34,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -82,14 +83,15 @@ var kinds = map[string][]any{
 	"certificates/v1": {certificatesv1.CertificateSigningRequest{}},
 	"coordination/v1": {coordinationv1.Lease{}},
 	"core/v1": {
-		corev1.Binding{}, corev1.ConfigMap{}, corev1.Endpoints{}, corev1.Event{}, corev1.LimitRange{}, corev1.Namespace{},
+		corev1.Binding{}, corev1.ComponentStatus{}, corev1.ConfigMap{}, corev1.Endpoints{}, corev1.Event{}, corev1.LimitRange{}, corev1.Namespace{},
 		corev1.Node{}, corev1.PersistentVolume{}, corev1.PersistentVolumeClaim{}, corev1.Pod{}, corev1.PodTemplate{},
 		corev1.ReplicationController{}, corev1.ResourceQuota{}, corev1.Secret{}, corev1.Service{}, corev1.ServiceAccount{},
 		// Only kinds of other packages contain it.
 		corev1.TopologySelectorTerm{},
 	},
-	"discovery/v1": {discoveryv1.EndpointSlice{}},
-	"events/v1":    {eventsv1.Event{}},
+	"discovery/v1":   {discoveryv1.EndpointSlice{}},
+	"events/v1":      {eventsv1.Event{}},
+	"flowcontrol/v1": {flowcontrolv1.FlowSchema{}, flowcontrolv1.PriorityLevelConfiguration{}},
 	"meta/v1": {
 		metav1.TypeMeta{}, metav1.ObjectMeta{}, metav1.DeleteOptions{},
 		metav1.FieldSelectorRequirement{}, metav1.LabelSelectorRequirement{},
@@ -97,12 +99,15 @@ var kinds = map[string][]any{
 		metav1.APIVersions{}, metav1.APIGroupList{}, metav1.APIResourceList{},
 		metav1.LabelSelector{}, metav1.Condition{}, metav1.GroupVersionResource{}, metav1.MicroTime{},
 	},
-	"api/resource":  {resource.Quantity{}},
-	"networking/v1": {networkingv1.Ingress{}, networkingv1.IngressClass{}, networkingv1.NetworkPolicy{}},
-	"node/v1":       {nodev1.RuntimeClass{}},
-	"pkg/runtime":   {runtime.RawExtension{}},
-	"pkg/types":     {types.UID("")},
-	"policy/v1":     {policyv1.Eviction{}, policyv1.PodDisruptionBudget{}},
+	"api/resource": {resource.Quantity{}},
+	"networking/v1": {
+		networkingv1.IPAddress{}, networkingv1.Ingress{}, networkingv1.IngressClass{}, networkingv1.NetworkPolicy{},
+		networkingv1.ServiceCIDR{},
+	},
+	"node/v1":     {nodev1.RuntimeClass{}},
+	"pkg/runtime": {runtime.RawExtension{}},
+	"pkg/types":   {types.UID("")},
+	"policy/v1":   {policyv1.Eviction{}, policyv1.PodDisruptionBudget{}},
 	"rbac/v1": {
 		rbacv1.ClusterRole{}, rbacv1.ClusterRoleBinding{}, rbacv1.Role{}, rbacv1.RoleBinding{},
 	},
@@ -111,7 +116,8 @@ var kinds = map[string][]any{
 	},
 	"scheduling/v1": {schedulingv1.PriorityClass{}},
 	"storage/v1": {
-		storagev1.CSIDriver{}, storagev1.CSINode{}, storagev1.StorageClass{}, storagev1.VolumeAttachment{},
+		storagev1.CSIDriver{}, storagev1.CSINode{}, storagev1.CSIStorageCapacity{}, storagev1.StorageClass{},
+		storagev1.VolumeAttachment{}, storagev1.VolumeAttributesClass{},
 	},
 	"util/intstr": {intstr.IntOrString{}},
 }
