@@ -41,6 +41,7 @@ def rare_controllers(
         "certificatesigningrequest-signing-controller": partial(_sign_requests, storage, kinds, credentials),
         "persistentvolumeclaim-protection-controller": partial(_protect_claims, storage, installer),
         "persistentvolume-protection-controller": partial(_protect_volumes, storage, installer),
+        "volumeattributesclass-protection-controller": partial(_protect_attributes_classes, storage, installer),
     }
 
 
@@ -137,3 +138,10 @@ async def _first(*awaited: Coroutine[Any, Any, None]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _protect_attributes_classes(storage: Storage, installer: Installer) -> None:
+    await until_stored(storage, keys.resource_prefix("storage.k8s.io", "volumeattributesclasses"))
+    from aggserver.controllers.volumes.attributes import AttributesClassProtection
+
+    await AttributesClassProtection(installer, storage).run()

@@ -112,6 +112,7 @@ CONTROLLERS = {
     "certificatesigningrequest-signing-controller": "csrsigning",
     "persistentvolumeclaim-protection-controller": "pvc-protection",
     "persistentvolume-protection-controller": "pv-protection",
+    "volumeattributesclass-protection-controller": "vac-protection",
     "clusterrole-aggregation-controller": "clusterrole-aggregation",
     "endpoints-controller": "endpoint",
     "endpointslice-controller": "endpointslice",

@@ -64,7 +64,7 @@ class ControlPlane(Cluster):
     `fsync=False` lets etcd keep nothing for a power cut, and all of them use memory to save time: right for tests, wrong for
     benchmarks. `folder` holds everything and is kept at the end; without it a temporary folder is made and removed. `controllers`
     names what the controller manager runs; `apiserver_arguments` are added to kube-apiserver's flags, and win. `replicas` is how
-    many kube-apiservers share the etcd.
+    many kube-apiservers share the etcd. `signs`: whether the controller manager has the key that signs certificates of users.
 
     Attributes: `servers` are the URLs of all kube-apiservers; `server` is the first, which kubeconfigs name and the controller
     manager uses (`kubectl --server URL` asks another). `etcd` is a URL without TLS; `client_ca` and `front_proxy_ca` can issue
@@ -82,6 +82,7 @@ class ControlPlane(Cluster):
         controllers: Sequence[str] = CONTROLLERS,
         apiserver_arguments: Sequence[str] = (),
         replicas: int = 1,
+        signs: bool = False,
     ) -> None:
         temporary = folder is None
         # Absolute, since the children run elsewhere.
@@ -93,6 +94,7 @@ class ControlPlane(Cluster):
         self._fsync = fsync
         self._controllers = tuple(controllers)
         self._apiserver_arguments = tuple(apiserver_arguments)
+        self._signs = signs
         self._processes: list[Process] = []
         self._make_keys()
         self._minor = binaries.minor()
@@ -234,10 +236,15 @@ class ControlPlane(Cluster):
             "--use-service-account-credentials=true",
             f"--service-account-private-key-file={self.token_key}",
             f"--root-ca-file={self.client_ca.pair.certificate}",
+            *self._signing_arguments(),
             "--leader-elect=false",
             "--bind-address=127.0.0.1",
             "--secure-port=0",
         ]
+
+    def _signing_arguments(self) -> list[str]:
+        pair = self.client_ca.pair
+        return [f"--cluster-signing-cert-file={pair.certificate}", f"--cluster-signing-key-file={pair.key}"] if self._signs else []
 
     def _wait_until_ready(self, paths: Sequence[str] = READY_PATHS) -> None:
         context = ssl.create_default_context(cafile=self.client_ca.pair.certificate)

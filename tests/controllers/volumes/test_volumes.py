@@ -1,4 +1,6 @@
-"""Deleted PersistentVolumeClaims stay while a Pod uses them, deleted PersistentVolumes while a claim has them; then they go."""
+"""Deleted PersistentVolumeClaims stay while a Pod uses them, deleted PersistentVolumes while a claim has them,
+VolumeAttributesClasses while one of both names them; then they go.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 
 from aggserver.controllers.volumes import claims as claim_protection
+from aggserver.controllers.volumes.attributes import AttributesClassProtection
 from aggserver.controllers.volumes.claims import ClaimProtection
 from aggserver.controllers.volumes.volumes import VolumeProtection
 from aggserver.kinds.served import Kinds
@@ -31,7 +34,8 @@ async def claims(server: LocalServer) -> AsyncIterator[ClaimProtection]:
     server.run()
     made = ClaimProtection(server.engine.installer, server.storage, server.timers.call_later)
     volumes = VolumeProtection(server.engine.installer, server.storage, server.timers.call_later)
-    tasks = [asyncio.create_task(each.run()) for each in (made, volumes)]
+    classes = AttributesClassProtection(server.engine.installer, server.storage, server.timers.call_later)
+    tasks = [asyncio.create_task(each.run()) for each in (made, volumes, classes)]
     yield made
     for task in tasks:
         task.cancel()
@@ -193,3 +197,44 @@ async def test_other_tasks_run_while_a_pod_with_many_volumes_is_looked_at(claims
     volumes = [of("c") | {"name": f"v{number}"} for number in range(5000)]
     many = {"metadata": {"name": "many", "namespace": "default", "uid": "u"}, "spec": {"nodeName": "n", "volumes": volumes}}
     assert await longest_turn(claims._sync_pod("default/many", many)) < 100 * claim_protection._STEPS
+
+
+CLASSES = "/apis/storage.k8s.io/v1/volumeattributesclasses"
+
+
+async def attributes_class(client: Client, name: str, **metadata: Any) -> None:
+    head = {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": {"name": name, **metadata}}
+    answer = await client.post(CLASSES, {**head, "driverName": "d.example.com", "parameters": {"a": "b"}})
+    assert answer.status == 201, answer.body
+
+
+async def test_an_attributes_class_that_nobody_names_goes(client: Client) -> None:
+    await attributes_class(client, "gold")
+    await attributes_class(client, "silver")
+    await post(client, CLAIMS, "PersistentVolumeClaim", "c", {**CLAIM, "volumeAttributesClassName": "silver"})
+    await client.delete(f"{CLASSES}/gold")
+    await goes(client, f"{CLASSES}/gold")
+
+
+async def test_an_attributes_class_stays_until_the_last_that_names_it_is_gone(client: Client) -> None:
+    await attributes_class(client, "gold")
+    named = {"volumeAttributesClassName": "gold"}
+    await post(client, CLAIMS, "PersistentVolumeClaim", "c", {**CLAIM, **named})
+    await post(client, CLAIMS, "PersistentVolumeClaim", "d", CLAIM)
+    csi = {**{name: value for name, value in VOLUME.items() if name != "hostPath"}, "csi": {"driver": "d", "volumeHandle": "h"}}
+    await post(client, VOLUMES, "PersistentVolume", "v", {**csi, **named})
+    await client.delete(f"{CLASSES}/gold")
+    await stays(client, f"{CLASSES}/gold")
+    await client.delete(f"{CLAIMS}/c")
+    await goes(client, f"{CLAIMS}/c")
+    await stays(client, f"{CLASSES}/gold")
+    await client.delete(f"{VOLUMES}/v")
+    await goes(client, f"{CLASSES}/gold")
+    assert (await client.get(f"{CLAIMS}/d")).status == 200
+
+
+async def test_an_attributes_class_gets_its_finalizer_back(client: Client) -> None:
+    await attributes_class(client, "gold")
+    await client.merge(f"{CLASSES}/gold", {"metadata": {"finalizers": None}})
+    await settled()
+    assert (await client.get(f"{CLASSES}/gold")).json()["metadata"]["finalizers"] == ["kubernetes.io/vac-protection"]
