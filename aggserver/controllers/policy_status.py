@@ -1,8 +1,7 @@
 """The controller that writes the status of ValidatingAdmissionPolicies: it checks their expressions against the served schemas.
 
 The status says which generation was checked, and has a warning for each expression that does not fit the resources that the
-policy names. As upstream, a policy is checked when its spec has changed, and not when a definition has. The server's own kinds
-are left out, since they have no schema here.
+policy names. As upstream, a policy is checked when its spec has changed, and not when a definition has.
 Source: k8s.io/kubernetes pkg/controller/validatingadmissionpolicystatus/controller.go, v1.36.3; k8s.io/apiserver
 pkg/cel/openapi/resolver/{discovery,refs}.go; k8s.io/apimachinery pkg/api/meta/restmapper.go (KindsFor), v0.36.3.
 """
@@ -81,9 +80,19 @@ def _schema(installer: Installer, kind: GroupVersionKind) -> Structural | None:
     """The published schema of a kind, with the full schema of metadata; None if it has none."""
     for served in installer.everything():
         if (served.info.group, served.info.version, served.info.kind) == (kind.group, kind.version, kind.kind):
-            schema = served.published.schema
-            return structural.compile(_with_metadata(schema)) if schema else None
+            published = served.published
+            if published.type_name:
+                return _of_type(published.type_name)
+            return structural.compile(_with_metadata(published.schema)) if published.schema else None
     return None
+
+
+def _of_type(type_name: str) -> Structural:
+    """The schema of a built-in kind, from the tables of `scheme/`."""
+    from aggserver.scheme.openapi import model_name, models
+
+    known, name = models([type_name]), model_name(type_name)
+    return structural.compile(_resolved(known[name], known, (name,)))
 
 
 def _with_metadata(schema: Mapping[str, Any]) -> JSONObject:
@@ -96,7 +105,8 @@ def _with_metadata(schema: Mapping[str, Any]) -> JSONObject:
 
 @cache
 def _object_meta() -> JSONObject:
-    found: JSONObject = _resolved(builtin.schemas()[builtin.OBJECT_META])
+    known = builtin.schemas()
+    found: JSONObject = _resolved(known[builtin.OBJECT_META], known)
     return found
 
 
@@ -104,15 +114,24 @@ _PREFIX = "#/components/schemas/"
 _KEPT = ("type", "format")
 
 
-def _resolved(schema: Mapping[str, Any]) -> JSONObject:
-    """A built-in schema, reduced to types, with its references replaced by what they refer to."""
+def _resolved(schema: Mapping[str, Any], known: Mapping[str, JSONObject], inside: tuple[str, ...] = ()) -> JSONObject:
+    """A built-in schema, reduced to types, with its references replaced by what they refer to.
+
+    known: the schemas that are referred to, by name. inside: the names of those that this one is part of: they become an object
+    without fields, as upstream.
+    """
     for reference in (schema, *schema.get("allOf", ())):
         if "$ref" in reference:
-            return _resolved(builtin.schemas()[reference["$ref"].removeprefix(_PREFIX)])
+            name = reference["$ref"].removeprefix(_PREFIX)
+            if name in inside:
+                return {"type": "object"}
+            return _resolved(known[name], known, (*inside, name))
     made: JSONObject = {name: schema[name] for name in _KEPT if name in schema}
+    if schema.get("format") == "int-or-string":
+        made = {structural.INT_OR_STRING: True}
     if "properties" in schema:
-        made["properties"] = {name: _resolved(inner) for name, inner in schema["properties"].items()}
+        made["properties"] = {name: _resolved(inner, known, inside) for name, inner in schema["properties"].items()}
     for name in ("items", "additionalProperties"):
         if isinstance(schema.get(name), Mapping):
-            made[name] = _resolved(schema[name])
+            made[name] = _resolved(schema[name], known, inside)
     return made

@@ -34,6 +34,8 @@ __all__ = [
     "event_count",
     "event_source",
     "first_seen",
+    "health",
+    "healthy",
     "job_duration",
     "job_status",
     "kernel_version",
@@ -87,6 +89,16 @@ def _annotations(obj: JSONMapping) -> Mapping[str, str]:
 def listed(items: Sequence[str], most: int = LISTED, separator: str = ",") -> str:
     text = separator.join(items[:most])
     return f"{text} + {len(items) - most} more..." if len(items) > most else text
+
+
+def healthy(component: JSONMapping) -> JSONMapping:
+    """The condition Healthy of a ComponentStatus."""
+    return next((each for each in component.get("conditions") or () if each.get("type") == "Healthy"), {})
+
+
+def health(component: JSONMapping) -> str:
+    status = healthy(component).get("status")
+    return "Unknown" if status is None else "Healthy" if status == "True" else "Unhealthy"
 
 
 def dangling(schema: JSONMapping) -> str:

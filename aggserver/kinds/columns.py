@@ -175,6 +175,11 @@ def _autoscaler(targets: _Read) -> tuple[ComputedColumn, ...]:
 
 _COLUMNS: Mapping[str, tuple[ComputedColumn, ...]] = {
     # core
+    "core/v1.ComponentStatus": (
+        _text("Status", cells.health),
+        _text("Message", lambda obj: cells.healthy(obj).get("message", "")),
+        _text("Error", lambda obj: cells.healthy(obj).get("error", "")),
+    ),
     "core/v1.ConfigMap": (_text("Data", lambda obj: len(obj.get("data") or ()) + len(obj.get("binaryData") or ())), _AGE),
     "core/v1.Endpoints": (_text("Endpoints", network_cells.endpoints), _AGE),
     "core/v1.Event": _event(cells.CORE_EVENT),

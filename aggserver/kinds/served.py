@@ -86,7 +86,7 @@ class Kinds:
 
     def served(self) -> list[Served]:
         """All resources, for the installer, in the order of discovery."""
-        return [self._bindings(), *self._served]
+        return [self._bindings(), self._components(), *self._served]
 
     def _bindings(self) -> Served:
         """The resource `bindings`: a create binds the Pod of the same name, like the Pod's `/binding`. Nothing is stored."""
@@ -95,6 +95,22 @@ class Kinds:
         endpoint = Endpoint.of_type(of_type, _NamedBindings(partial(self.store, "", "pods")))
         resource = APIResource(info, ("create",), singular="binding")
         return Served(Published(resource, type_name=of_type), {"": endpoint}.get, self._admission)
+
+    def _components(self) -> Served:
+        """The resource `componentstatuses`."""
+        from aggserver.kinds.components import DEPRECATED, Components
+
+        info = ResourceInfo("", "v1", "componentstatuses", "ComponentStatus", "ComponentStatusList", namespaced=False)
+        of_type = "core/v1.ComponentStatus"
+        resource = APIResource(info, ("get", "list"), singular="componentstatus", short_names=("cs",))
+
+        def endpoint(subresource: str) -> Endpoint | None:
+            from aggserver.kinds.columns import table
+
+            rest = Components(self._environment.storage.trouble)
+            return None if subresource else Endpoint.of_type(of_type, rest, table=table(of_type))
+
+        return Served(Published(resource, type_name=of_type), endpoint, self._admission, deprecation=DEPRECATED)
 
     def store(self, group: str, resource: str) -> Store:
         """The store of a resource, made at first use. Raises KeyError for one that is not served."""

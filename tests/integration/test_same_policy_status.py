@@ -116,6 +116,26 @@ CASES: dict[str, dict[str, Any]] = {
     "singular": _policy("object.spec.foo == 1", rules=[{**_SHIPS, "resources": ["ship"]}]),
     "unknown-resource": _policy("object.spec.foo == 1", rules=[{**_SHIPS, "resources": ["boats"]}]),
     "unknown-version": _policy("object.spec.foo == 1", rules=[{**_SHIPS, "apiVersions": ["v3"]}]),
+    "built-in-kinds": _policy(
+        "object.spec.replicas > '1'",
+        "object.spec.template.spec.containers.exists(c, c.ports[0].containerPort == 'a')",
+        "object.spec.strategy.rollingUpdate.maxSurge == 1",
+        "object.spec.strategy.rollingUpdate.maxSurge.foo == 1",
+        "object.spec.template.spec.containers[0].resources.limits['cpu'] == 1",
+        "object.spec.template.metadata.labels['a'] == 1",
+        "object.spec.selector.matchLabels.foo == 1",
+        "object.metadata.creationTimestamp == 1",
+        "object.spec.foo == 1 || object.status.replicas == 'a'",
+        "object.kind == 1",
+        rules=[{**_SHIPS, "apiGroups": ["apps"], "resources": ["deployments"]}],
+    ),
+    "built-in-secrets": _policy(
+        "object.data['a'] == 1", "object.immutable == 1", rules=[{**_SHIPS, "apiGroups": [""], "resources": ["secrets"]}]
+    ),
+    "kinds-that-contain-themselves": _policy(
+        "object.spec.foo == 1",
+        rules=[{**_SHIPS, "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"]}],
+    ),
     "wildcards": _policy("object.spec.foo == 1", rules=[{**_SHIPS, "apiGroups": ["*"]}]),
     "wildcard-resources": _policy("object.spec.foo == 1", rules=[{**_SHIPS, "resources": ["*"]}]),
     "subresource": _policy("object.spec.foo == 1", rules=[{**_SHIPS, "resources": ["ships/status"]}]),
