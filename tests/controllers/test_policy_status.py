@@ -72,7 +72,27 @@ async def test_a_resource_in_singular_and_without_a_group(client: Client) -> Non
     assert "expressionWarnings" in status["typeChecking"]
 
 
-@pytest.mark.parametrize("resource", ["boats", "validatingadmissionpolicies"])
-async def test_resources_without_a_schema(client: Client, resource: str) -> None:
+async def test_a_resource_that_is_not_there(client: Client) -> None:
     rule = {"apiGroups": ["admissionregistration.k8s.io"], "apiVersions": ["v1"]}
-    assert await checked(client, "object.metadata.name == 1", resource=resource, **rule) == FITTING
+    assert await checked(client, "object.metadata.name == 1", resource="boats", **rule) == FITTING
+
+
+@pytest.mark.parametrize(
+    ("group", "resource", "expression", "told"),
+    [
+        ("admissionregistration", "validatingadmissionpolicies", "object.spec.failurePolicy == 1", "applied to '(string, int)'"),
+        ("admissionregistration", "validatingadmissionpolicies", "object.metadata.generation == 1", ""),
+        # A type within itself is an object without fields.
+        (
+            "apiextensions",
+            "customresourcedefinitions",
+            "object.spec.versions[0].schema.openAPIV3Schema.type == 1",
+            "(string, int)",
+        ),
+        ("apiextensions", "customresourcedefinitions", "object.spec.versions[0].schema.openAPIV3Schema.not.type == 1", "'type'"),
+    ],
+)
+async def test_built_in_kinds(client: Client, group: str, resource: str, expression: str, told: str) -> None:
+    status = await checked(client, expression, resource=resource, apiGroups=[f"{group}.k8s.io"], apiVersions=["v1"])
+    warnings = status["typeChecking"].get("expressionWarnings", [])
+    assert [told in each["warning"] for each in warnings] == ([True] if told else [])

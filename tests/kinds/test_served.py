@@ -71,7 +71,10 @@ def _pod(**spec: Any) -> dict[str, Any]:
 
 async def test_a_store_is_made_once_and_shared_by_all_versions(kinds: Kinds) -> None:
     assert kinds.store("", "pods") is kinds.store("", "pods")
-    assert {served.info.resource for served in kinds.served()} == {kind.plural for kind in KINDS} | {"bindings"}
+    assert {served.info.resource for served in kinds.served()} == {kind.plural for kind in KINDS} | {
+        "bindings",
+        "componentstatuses",
+    }
     with pytest.raises(KeyError):
         kinds.store("", "crontabs")
     await _create(kinds, "", "events", {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "message": "m"})

@@ -44,4 +44,5 @@ _ADDITIONS = {
     "core/v1.Node": additions.taint_node,
     "core/v1.PersistentVolume": additions.protect_volume,
     "core/v1.PersistentVolumeClaim": additions.protect_claim,
+    "storage/v1.VolumeAttributesClass": additions.protect_attributes_class,
 }
