@@ -236,6 +236,7 @@ NOT_AT_START = (
     *("aggserver.cel", "aggserver.schema.compiled_rules", "aggserver.schema.rule_validation", "aggserver.schema.rule_costs"),
     *("aggserver.storage.etcd", "aggserver.standalone.download", "aggserver.controllers.pods.runner"),
     *("aggserver.kinds.services", "aggserver.controllers.network", "aggserver.controllers.pod_index"),
+    *("aggserver.controllers.workloads.controller", "aggserver.controllers.cron_jobs.controller", "aggserver.kinds.schedules"),
     *("aggserver.authorization.rbac", "aggserver.authorization.bootstrap"),
     *("aggserver.authentication.account_tokens", "aggserver.authentication.jws", "aggserver.standalone.tokens"),
     *("aiohttp", "grpc", "kubernetes"),

@@ -42,6 +42,8 @@ def rare_controllers(
         "persistentvolumeclaim-protection-controller": partial(_protect_claims, storage, installer),
         "persistentvolume-protection-controller": partial(_protect_volumes, storage, installer),
         "volumeattributesclass-protection-controller": partial(_protect_attributes_classes, storage, installer),
+        "cronjob-controller": partial(_run_cron_jobs, storage, installer),
+        "ttl-after-finished-controller": partial(_delete_finished, storage, installer),
     }
 
 
@@ -145,3 +147,17 @@ async def _protect_attributes_classes(storage: Storage, installer: Installer) ->
     from aggserver.controllers.volumes.attributes import AttributesClassProtection
 
     await AttributesClassProtection(installer, storage).run()
+
+
+async def _run_cron_jobs(storage: Storage, installer: Installer) -> None:
+    await until_stored(storage, keys.resource_prefix("batch", "cronjobs"))
+    from aggserver.controllers.cron_jobs.controller import CronJobController
+
+    await CronJobController(installer, storage, time.time).run()
+
+
+async def _delete_finished(storage: Storage, installer: Installer) -> None:
+    await until_stored(storage, keys.resource_prefix("batch", "jobs"), b'"ttlSecondsAfterFinished"')
+    from aggserver.controllers.finished_jobs import FinishedJobs
+
+    await FinishedJobs(installer, storage, time.time).run()

@@ -126,8 +126,11 @@ def _job(obj: JSONObject) -> Iterable[FieldError]:
 
 
 def _cron_job(obj: JSONObject) -> Iterable[FieldError]:
+    from aggserver.kinds.cron_jobs import schedule_problems  # few servers ever have one
+
+    yield from schedule_problems(obj["spec"], Path("spec"))
     template = obj["spec"].get("jobTemplate") or {}
-    return job_problems(template.get("spec") or {}, Path("spec").child("jobTemplate", "spec"))
+    yield from job_problems(template.get("spec") or {}, Path("spec").child("jobTemplate", "spec"))
 
 
 # What is not checked in updates.

@@ -117,6 +117,8 @@ CONTROLLERS = {
     "endpoints-controller": "endpoint",
     "endpointslice-controller": "endpointslice",
     "endpointslice-mirroring-controller": "endpointslicemirroring",
+    "cronjob-controller": "cronjob",
+    "ttl-after-finished-controller": "ttl-after-finished",
 }
 
 # Defaults of `aggserver dev -- COMMAND`, by field. Such a server runs for one command only: it takes a free port so as not to

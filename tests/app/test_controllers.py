@@ -54,8 +54,8 @@ def test_by_default_all() -> None:
 
 
 def test_an_unknown_controller() -> None:
-    with pytest.raises(OptionsError, match='"-cronjob" is not in the list of known controllers: garbage-collector-controller, '):
-        parse(["dev", "--controllers=*,-cronjob"], {})
+    with pytest.raises(OptionsError, match='"-podgc" is not in the list of known controllers: garbage-collector-controller, '):
+        parse(["dev", "--controllers=*,-podgc"], {})
 
 
 def test_pods_need_their_kind() -> None:

@@ -1,0 +1,1 @@
+"""The controller of CronJobs: `plan` decides, `controller` writes."""
