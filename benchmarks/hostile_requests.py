@@ -18,6 +18,7 @@ __all__ = ["HOSTILE_REQUESTS", "Hostile", "Sent", "definition"]
 GROUP, PLURAL, KIND = "hostile.aggserver.dev", "loads", "Load"
 LOADS = f"/apis/{GROUP}/v1/namespaces/default/{PLURAL}"
 PODS = "/api/v1/namespaces/default/pods"
+CRON_JOBS = "/apis/batch/v1/namespaces/default/cronjobs"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 TIME = "2026-01-01T00:00:00Z"
@@ -208,6 +209,13 @@ def _deep() -> Sent:
     return _create("nested", {f"k{number}": deep for number in range(1_000)})
 
 
+def _schedule(schedule: str) -> Callable[[], Sent]:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+    spec = {"schedule": schedule, "jobTemplate": {"spec": {"template": {"spec": pod}}}}
+    cron_job = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"generateName": "hostile-"}, "spec": spec}
+    return lambda: Sent("POST", CRON_JOBS, _bytes(cron_job))
+
+
 # Each is the whole request: none needs another to run beside it.
 HOSTILE_REQUESTS = (
     Hostile("create with 10,000 managers", _managers),
@@ -242,5 +250,7 @@ HOSTILE_REQUESTS = (
     Hostile("YAML of 5,000 aliases of 20 KB", _aliases),
     Hostile("JSON of 15,000 repeated keys below a long one", _repeated_keys),
     Hostile("Pod with a quantity of 3,000 digits", _quantity),
+    Hostile("CronJob with 700,000 minutes", _schedule(f"{'1,' * 700_000}1 * * * *")),
+    Hostile("CronJob whose time never comes", _schedule("0 0 31 2 *")),
     Hostile("table of a deep object by ..a..a..a", _deep_columns),
 )

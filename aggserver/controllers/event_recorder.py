@@ -53,6 +53,7 @@ class EventRecorder:
         self._clock = clock
         self._told: OrderedDict[tuple[str, ...], _Told] = OrderedDict()
         self._tokens: OrderedDict[str, _Tokens] = OrderedDict()
+        self._last = 0
 
     async def warn(self, obj: JSONObject, reason: str, message: str) -> None:
         """Tell of a problem with an object, which has apiVersion, kind and metadata."""
@@ -107,7 +108,8 @@ class EventRecorder:
     async def _create(self, obj: JSONObject, of_type: str, reason: str, message: str, now: float) -> ObjectKey:
         metadata, time = obj["metadata"], times.format_time(now)
         namespace, name = metadata.get("namespace") or "", metadata["name"]
-        at = ObjectKey("", "events", namespace or "default", f"{name}.{int(now * 1e9):x}")
+        self._last = max(self._last + 1, int(now * 1e9))  # no two Events have the same name
+        at = ObjectKey("", "events", namespace or "default", f"{name}.{self._last:x}")
         involved = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "name": name, "uid": metadata.get("uid") or ""}
         involved["resourceVersion"] = metadata.get("resourceVersion") or ""
         event = {

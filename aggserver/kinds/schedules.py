@@ -54,6 +54,8 @@ _DESCRIPTORS = {
 }
 _EVERY = "@every "
 _YEARS = 5
+# All values of all fields take 400 characters. Upstream has no limit, but a million repetitions would take seconds here.
+_LONGEST = 32 * 1024
 _MINUTE, _HOUR = 60, 3600
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The times that Python's dates can name, a year from either end.
@@ -150,6 +152,8 @@ def parse(text: str, offset: Location | None = None) -> Schedule:
     """Parse a schedule. offset: of its time zone; None for UTC, or what `TZ=` before the schedule says. Raises ScheduleError."""
     if not text:
         raise ScheduleError("empty spec string")
+    if len(text) > _LONGEST:
+        raise ScheduleError(f"must not be longer than {_LONGEST} characters")
     if text.startswith(("TZ=", "CRON_TZ=")):
         name, found, rest = text.partition("=")[2].partition(" ")
         if not found:

@@ -118,6 +118,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "a descriptor": ("@fortnightly", "unrecognized descriptor: @fortnightly"),
     "an interval": ("@every x", 'failed to parse duration @every x: time: invalid duration "x"'),
     "a zone": ("TZ=Nowhere * * * * *", "provided bad location Nowhere: unknown time zone Nowhere"),
+    "much too long": (f"{'1,' * 20_000}1 * * * *", "must not be longer than 32768 characters"),
     "nothing but a zone": ("TZ=0", "invalid schedule format: runtime error: slice bounds out of range [:-1]"),
 }
 

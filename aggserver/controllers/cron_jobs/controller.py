@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 
 from aggserver.controllers.cron_jobs.plan import CronJobPlan, plan_for, seconds_until_next
-from aggserver.controllers.events import EventRecorder
+from aggserver.controllers.event_recorder import EventRecorder
 from aggserver.controllers.internal_client import InternalClient, service_account
 from aggserver.endpoints.installer import Installer
 from aggserver.informers.informer import CONTROLLER, Informer
@@ -29,6 +29,8 @@ _NAME = "cronjob-controller"
 _CRON_JOBS, _JOBS = ("batch", "cronjobs"), ("batch", "jobs")
 _WORKERS = 5
 _AT_ONCE = 100  # Jobs that are looked at before other tasks run
+# The plan of a CronJob with more Jobs than this is made in a thread.
+_MANY = 500
 
 
 class CronJobController:
@@ -80,7 +82,8 @@ class CronJobController:
             return seconds_until_next(cron_job, self._clock())
         names = in_turns(list(self._of.get(key, ())), _AT_ONCE)
         jobs = [job async for name in names if (job := self._jobs.objects.get(name)) is not None]
-        plan = plan_for(cron_job, jobs, await self._missing(cron_job, jobs), self._clock())
+        arguments = cron_job, jobs, await self._missing(cron_job, jobs), self._clock()
+        plan = await asyncio.to_thread(plan_for, *arguments) if len(jobs) > _MANY else plan_for(*arguments)
         try:
             await self._carry_out(cron_job, plan)
         finally:
@@ -102,7 +105,8 @@ class CronJobController:
 
     async def _carry_out(self, cron_job: JSONObject, plan: CronJobPlan) -> None:
         for event in plan.events:
-            await self._events.record(cron_job, *event)
+            say = self._events.warn if event.kind == "Warning" else self._events.tell
+            await say(cron_job, event.reason, event.message)
         for job in plan.history:
             try:
                 await self._delete(cron_job, job)
@@ -123,9 +127,9 @@ class CronJobController:
         except StatusError as error:
             if error.code == 404:
                 return
-            await self._events.record(cron_job, "Warning", "FailedDelete", f"Deleted job: {error.message}")
+            await self._events.warn(cron_job, "FailedDelete", f"Deleted job: {error.message}")
             raise
-        await self._events.record(cron_job, "Normal", "SuccessfulDelete", f"Deleted job {metadata['name']}")
+        await self._events.tell(cron_job, "SuccessfulDelete", f"Deleted job {metadata['name']}")
 
     async def _create(self, cron_job: JSONObject, plan: CronJobPlan, job: JSONObject) -> None:
         name = job["metadata"]["name"]
@@ -134,7 +138,7 @@ class CronJobController:
         except StatusError as error:
             if error.reason != "AlreadyExists":
                 if "is being terminated" not in error.message:
-                    await self._events.record(cron_job, "Warning", "FailedCreate", f"Error creating job: {error.message}")
+                    await self._events.warn(cron_job, "FailedCreate", f"Error creating job: {error.message}")
                 raise
             # It was made before, and the status does not say so; or it is another's.
             found = await self._find(cron_job, name)
@@ -146,7 +150,7 @@ class CronJobController:
                 return
             made = found
         else:
-            await self._events.record(cron_job, "Normal", "SuccessfulCreate", f"Created job {name}")
+            await self._events.tell(cron_job, "SuccessfulCreate", f"Created job {name}")
         reference = {member: made["metadata"][member] for member in ("namespace", "name", "uid", "resourceVersion")}
         plan.active.append({"kind": "Job", "apiVersion": "batch/v1", **reference})
         plan.scheduled = plan.due

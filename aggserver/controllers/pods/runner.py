@@ -44,13 +44,7 @@ class PodRunner:
             if error.reason != "AlreadyExists":
                 raise
         status = running_pods.node_status(NODE, self._now())
-        at = ObjectKey("", "nodes", "", NODE)
-        await self._write_status(at, "", status)
-
-        async def ready(current: JSONObject) -> JSONObject:
-            return running_pods.without_not_ready(current)
-
-        await self._client.update(at, ready, of_metadata=False)
+        await self._write_status(ObjectKey("", "nodes", "", NODE), "", status)
 
     async def sync(self, pod: JSONObject) -> float | None:
         """Do the next step with a Pod that was written. Returns the seconds until the step after it, if it waits for time."""

@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 
 from aggserver.meta.json_types import JSONObject
 
-__all__ = ["NODE_ADDRESS", "completed", "node", "node_status", "running", "without_not_ready"]
+__all__ = ["NODE_ADDRESS", "completed", "node", "node_status", "running"]
 
 NODE_ADDRESS = "172.18.0.2"
 # In the kubelet's order.
 _CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
-_NOT_READY = "node.kubernetes.io/not-ready"
 _ROOM = {"cpu": "32", "memory": "256Gi", "pods": "10000", "ephemeral-storage": "1Ti"}
 
 
@@ -72,12 +71,6 @@ def node_status(name: str, now: str) -> JSONObject:
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "Pods run at once", **times}
     addresses = [{"type": "InternalIP", "address": NODE_ADDRESS}, {"type": "Hostname", "address": name}]
     return {"capacity": _ROOM, "allocatable": _ROOM, "conditions": [ready], "addresses": addresses, "phase": "Running"}
-
-
-def without_not_ready(node: JSONObject) -> JSONObject:
-    """The node without the taint of new nodes, which kube-controller-manager removes from ready nodes."""
-    spec = {**node["spec"], "taints": [each for each in node["spec"].get("taints") or () if each["key"] != _NOT_READY]}
-    return {**node, "spec": {name: value for name, value in spec.items() if value != []}}
 
 
 def _container(container: JSONObject, uid: str, state: JSONObject) -> JSONObject:

@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple
 
+from aggserver.controllers.event_recorder import EventRecorder
 from aggserver.controllers.internal_client import InternalClient
 from aggserver.controllers.workloads.daemon_sets import daemon_set, scheduling
 from aggserver.controllers.workloads.deployments import deployment
 from aggserver.controllers.workloads.jobs import job
-from aggserver.controllers.workloads.plan import Plan, controller_of, is_active, reference_to
+from aggserver.controllers.workloads.plan import Plan, controller_of, is_active, is_ready, reference_to
 from aggserver.controllers.workloads.replicas import replicas
 from aggserver.controllers.workloads.selected import Selected, Workload, selector_of
 from aggserver.controllers.workloads.stateful_sets import is_member, stateful_set
@@ -54,6 +55,7 @@ _CONTROLS = {
     "DaemonSet": ("Pod", "ControllerRevision"),
     "Job": ("Pod",),
 }
+_NOT_READY = "node.kubernetes.io/not-ready"
 _WORKERS = 8
 # The plan of a workload with more Pods than this is made in a thread.
 _MANY = 500
@@ -82,6 +84,7 @@ class WorkloadController:
         later: CallLater = call_later,
     ) -> None:
         self._client = InternalClient(installer, storage, CONTROLLER)
+        self._events = EventRecorder(self._client, "aggserver", clock)
         self._clock = clock
         self._run_pod = pods
         self._pods = Informer(self._client.store(*_RESOURCES["Pod"]), self._sync_pod, later, workers=_WORKERS)
@@ -114,15 +117,29 @@ class WorkloadController:
         self._observe("ControllerRevision", key, revision)
 
     async def _sync_node(self, key: str, node: JSONObject | None) -> None:
-        known, found = self._scheduling.get(key), None if node is None else scheduling(node)
+        known, found = self._scheduling.get(key), None if node is None else (is_ready(node), *scheduling(node))
         if known == found:
             return
         self._scheduling[key] = found
         if node is None:
             del self._scheduling[key]
+        elif is_ready(node) and any(each["key"] == _NOT_READY for each in node["spec"].get("taints") or ()):
+            await self._remove_taint(node)
+            return
         sets = self._workloads["DaemonSet"]
         async for name in in_turns(list(sets.objects), _MANY):
             sets.enqueue(name)
+
+    async def _remove_taint(self, node: JSONObject) -> None:
+        """A new node has the taint `not-ready`. In a cluster, the controller of nodes removes it when the node is ready."""
+
+        async def without(current: JSONObject) -> JSONObject:
+            left = [each for each in current["spec"].get("taints") or () if each["key"] != _NOT_READY]
+            spec = {name: value for name, value in current["spec"].items() if name != "taints"}
+            return {**current, "spec": {**spec, **({"taints": left} if left else {})}}
+
+        at = ObjectKey("", "nodes", "", node["metadata"]["name"])
+        await self._client.update(at, without, uid=node["metadata"]["uid"], of_metadata=False)
 
     def _observe(self, kind: str, key: str, obj: JSONObject | None) -> None:
         """Note who controls an object. Enqueue its controller and its former one, or those that may adopt it."""
@@ -291,6 +308,9 @@ class WorkloadController:
                 self._controlled_by.setdefault((kind, uid), {})[name] = None
 
     async def _report(self, owner: JSONObject, plan: Plan, reason: str, error: StatusError) -> None:
+        action = "creating" if reason == "FailedCreate" else "deleting"
+        if error.reason not in ("AlreadyExists", "Conflict"):
+            await self._events.warn(owner, reason, f"Error {action}: {error.message}")
         if plan.failed is not None:
             await self._write_status(owner, plan.failed(reason, error.message))
 
@@ -311,7 +331,9 @@ class WorkloadController:
             metadata = current["metadata"]
             return {**current, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **annotations}}}
 
-        await self._client.update(_at(obj), annotated, uid=obj["metadata"]["uid"])
+        # A Deployment's annotations count for its generation, except as part of its status.
+        subresource = "status" if obj["kind"] == "Deployment" else ""
+        await self._client.update(_at(obj), annotated, uid=obj["metadata"]["uid"], subresource=subresource)
 
     async def _write_status(self, owner: JSONObject, members: JSONObject) -> None:
         """Merge members into a workload's status; None removes one."""

@@ -25,6 +25,7 @@ from aggserver.meta.json_types import JSONObject
 
 __all__ = ["daemon_set", "node_of", "scheduling"]
 
+_GENERATION = "deprecated.daemonset.template.generation"
 # What the Pods of DaemonSets tolerate, and those of the host's network.
 _TOLERATED = (
     ("not-ready", "NoExecute"),
@@ -115,14 +116,17 @@ def node_of(pod: JSONObject) -> str:
     return ""
 
 
-def scheduling(node: JSONObject) -> Any:
+def scheduling(node: JSONObject) -> tuple[Any, ...]:
     """What decides which DaemonSets have a Pod on a node. Nodes change all the time, but this rarely does."""
     spec = node.get("spec") or {}
-    return node["metadata"].get("labels"), spec.get("taints"), spec.get("unschedulable")
+    return node["metadata"].get("labels"), spec.get("taints")
 
 
 def _pod(owner: JSONObject, tolerations: list[JSONObject], node: str, digest: str) -> JSONObject:
-    pod = pod_from(owner, owner["spec"]["template"], labels={REVISION_LABEL: digest})
+    labels = {REVISION_LABEL: digest}
+    if generation := (owner["metadata"].get("annotations") or {}).get(_GENERATION):
+        labels["pod-template-generation"] = generation
+    pod = pod_from(owner, owner["spec"]["template"], labels=labels)
     spec = pod["spec"]
     affinity = {**(spec.get("affinity") or {})}
     required = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]}

@@ -244,4 +244,5 @@ def _status(owner: JSONObject, current: JSONObject | None, others: Sequence[JSON
     if failures:
         found[FAILURE] = (failures[0]["status"], failures[0].get("reason", ""), failures[0].get("message", ""))
     before = [entry for entry in (owner.get("status") or {}).get("conditions") or () if failures or entry["type"] != FAILURE]
+    counts["terminatingReplicas"] = total("terminatingReplicas", sets)
     return {**counts, "conditions": merged_conditions(before, found, now, with_updates=True)}

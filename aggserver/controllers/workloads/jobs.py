@@ -16,6 +16,7 @@ from aggserver.controllers.workloads.plan import (
     is_ready,
     merged_conditions,
     pod_from,
+    terminating,
     without_zeros,
 )
 from aggserver.meta import times
@@ -73,11 +74,14 @@ def job(owner: JSONObject, pods: Sequence[JSONObject], now: float) -> Plan:
         plan.create = _pods(owner, [*succeeded, *active], missing)
         plan.delete = active[missing:] if missing < 0 else []
         plan.again = left
+    if "Failed" in found:
+        counts["failed"] += len(plan.delete)  # they have failed, too
     plan.status = {
         **without_zeros(active=len(active) - len(plan.delete), **counts),
         "ready": 0 if plan.delete else sum(map(is_ready, active)),
         "uncountedTerminatedPods": {},
-        "conditions": merged_conditions(conditions, found, stamp, with_probes=True),
+        "terminating": terminating(pods),
+        "conditions": merged_conditions(conditions, found, stamp, with_probes=True) or None,
     }
     if not spec.get("suspend") and not started:
         plan.status["startTime"] = stamp
@@ -96,4 +100,8 @@ def _pods(owner: JSONObject, present: Sequence[JSONObject], count: int) -> list[
         return [pod_from(owner, template) for _ in range(min(count, BURST))]
     taken = {(pod["metadata"].get("annotations") or {}).get(INDEX) for pod in present}
     free = (index for index in map(str, range(owner["spec"]["completions"])) if index not in taken)
-    return [pod_from(owner, template, index=index) for index in islice(free, max(min(count, BURST), 0))]
+    pods = [pod_from(owner, template, index=index) for index in islice(free, max(min(count, BURST), 0))]
+    for pod in pods:
+        index = pod["metadata"]["annotations"][INDEX]
+        pod["spec"]["hostname"] = f"{owner['metadata']['name']}-{index}"
+    return pods

@@ -28,6 +28,7 @@ __all__ = [
     "reference_to",
     "soonest",
     "template_hash",
+    "terminating",
     "without_zeros",
 ]
 
@@ -87,10 +88,9 @@ def pod_from(
     added = {**(labels or {}), **({INDEX: index} if index else {})}
     annotations = {**(given.get("annotations") or {}), **({INDEX: index} if index else {})}
     metadata: JSONObject = {"namespace": owner["metadata"]["namespace"], "ownerReferences": [reference_to(owner)]}
+    metadata["generateName"] = f"{owner['metadata']['name']}-{index}-" if index else f"{owner['metadata']['name']}-"
     if name:
         metadata["name"] = name
-    else:
-        metadata["generateName"] = f"{owner['metadata']['name']}-{index}-" if index else f"{owner['metadata']['name']}-"
     for key, value in (("labels", {**(given.get("labels") or {}), **added}), ("annotations", annotations)):
         if value:
             metadata[key] = value
@@ -104,7 +104,14 @@ def is_active(pod: JSONObject) -> bool:
     return not is_over and "deletionTimestamp" not in pod["metadata"]
 
 
+def terminating(pods: Iterable[JSONObject]) -> int:
+    """How many Pods are being deleted and have not ended."""
+    phases = [(pod.get("status") or {}).get("phase") for pod in pods if "deletionTimestamp" in pod["metadata"]]
+    return sum(phase not in ("Succeeded", "Failed") for phase in phases)
+
+
 def is_ready(pod: JSONObject) -> bool:
+    """Whether the condition Ready is True, of a Pod or a node."""
     return _ready(pod) is not None
 
 

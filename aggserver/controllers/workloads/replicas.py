@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from aggserver.controllers.workloads.plan import BURST, Plan, availability, is_active, is_ready, pod_from, without_zeros
+from aggserver.controllers.workloads.plan import (
+    BURST,
+    Plan,
+    availability,
+    is_active,
+    is_ready,
+    pod_from,
+    terminating,
+    without_zeros,
+)
 from aggserver.meta import times
 from aggserver.meta.json_types import JSONObject
 
@@ -42,6 +51,8 @@ def replicas(owner: JSONObject, pods: Sequence[JSONObject], now: float) -> Plan:
         "observedGeneration": owner["metadata"].get("generation", 0),
         "conditions": others or None,
     }
+    if owner["kind"] == "ReplicaSet":
+        plan.status["terminatingReplicas"] = terminating(pods)
 
     def failed(reason: str, message: str) -> JSONObject:
         if any(entry["type"] == FAILURE for entry in conditions):  # it says what failed first

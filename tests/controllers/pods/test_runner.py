@@ -117,7 +117,7 @@ async def test_a_pod_that_others_schedule(client: Client) -> None:
 
 async def test_a_deployment(client: Client) -> None:
     await post(client, f"{APPS}/deployments", "Deployment", "web", {**SELECTING, "replicas": 2})
-    web = await comes(client, f"{APPS}/deployments/web", availableReplicas=2, updatedReplicas=2, replicas=2)
+    web = await comes(client, f"{APPS}/deployments/web", availableReplicas=2, updatedReplicas=2, replicas=2, observedGeneration=1)
     assert web["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "1"
     first = {pod["metadata"]["uid"] for pod in await pods(client, 2)}
     changed = {"spec": {"replicas": 3, "template": {"spec": {"containers": [{"name": "c", "image": "j"}]}}}}
@@ -263,8 +263,11 @@ async def test_pods_that_nobody_runs(client: Client) -> None:
     await pods(client, 0)
     await post(client, f"{APPS}/daemonsets", "DaemonSet", "agent", SELECTING)
     await comes(client, f"{APPS}/daemonsets/agent", desiredNumberScheduled=0, observedGeneration=1)
-    await client.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "one"}})
-    await client.merge("/api/v1/nodes/one", {"spec": {"taints": None}})
+    taints = {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}
+    await client.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "one"}, "spec": taints})
+    # The taint of a new node goes when it is ready.
+    ready = {"type": "Ready", "status": "True"}
+    await client.merge("/api/v1/nodes/one/status", {"status": {"conditions": [ready]}})
     await comes(client, f"{APPS}/daemonsets/agent", desiredNumberScheduled=1, currentNumberScheduled=1)
     await client.delete("/api/v1/nodes/one")
     await comes(client, f"{APPS}/daemonsets/agent", desiredNumberScheduled=0)
@@ -274,7 +277,7 @@ async def test_pods_that_nobody_runs(client: Client) -> None:
 async def test_a_job_whose_pods_take_a_while(client: Client, server: LocalServer) -> None:
     template = {"spec": {**SPEC, "restartPolicy": "Never"}}
     await post(client, f"{BATCH}/jobs", "Job", "hi", {"template": template})
-    await comes(client, f"{BATCH}/jobs/hi", active=1, ready=1)
+    await comes(client, f"{BATCH}/jobs/hi", active=1, ready=1, terminating=0)
     server.clock.now += 30
     server.timers.fire(30)
     await comes(client, f"{BATCH}/jobs/hi", succeeded=1)
@@ -332,3 +335,15 @@ async def test_history(client: Client, kind: str) -> None:
     if kind == "StatefulSet":
         web = await comes(client, f"{path}/web", **done, observedGeneration=4)
         assert web["status"]["currentRevision"] == web["status"]["updateRevision"] == back["metadata"]["name"]
+
+
+async def test_pods_that_are_refused(client: Client) -> None:
+    """The condition says why; so does an Event."""
+    template = {"metadata": {**TEMPLATE["metadata"], "finalizers": ["not a name!"]}, "spec": SPEC}
+    path = f"{APPS}/replicasets"
+    await post(client, path, "ReplicaSet", "web", {**SELECTING, "replicas": 1, "template": template})
+    refused = await until(client, f"{path}/web", lambda found: "conditions" in found["status"])
+    (condition,) = refused["status"]["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == ("ReplicaFailure", "True", "FailedCreate")
+    found = await until(client, f"{CORE}/events", lambda found: found["items"])
+    assert found["items"][0]["message"] == f"Error creating: {condition['message']}"

@@ -84,7 +84,7 @@ def test_replica_set(name: str) -> None:
     count, pods, wanted, status = SETS[name]
     plan = replicas(owner("ReplicaSet", replicas=count), pods, SECONDS)
     assert steps(plan)[:2] == wanted
-    assert counts(plan) == status
+    assert counts(plan) == {**status, "terminatingReplicas": int(name == "one that is being deleted")}
     assert plan.status["observedGeneration"] == 3
 
 
@@ -577,7 +577,7 @@ def test_job(name: str) -> None:
     spec, pods, (created, deleted), conditions = JOBS[name]
     plan = job(owner("Job", **spec), pods, SECONDS)
     assert (len(plan.create), len(plan.delete)) == (created, deleted)
-    assert [(entry["type"], entry["status"]) for entry in plan.status["conditions"]] == conditions
+    assert [(entry["type"], entry["status"]) for entry in plan.status["conditions"] or ()] == conditions
     assert plan.status["startTime"] == (None if spec.get("suspend") else NOW)
     assert ("completionTime" in plan.status) == (name == "complete")
 
@@ -598,8 +598,9 @@ def test_the_deadline_of_a_job(name: str) -> None:
     hi = owner("Job", activeDeadlineSeconds=60, **spec)
     hi["status"] = status
     plan = job(hi, [pod("a")], SECONDS)
-    failed = next((entry["reason"] for entry in plan.status["conditions"] if entry["type"] == "Failed"), None)
+    failed = next((entry["reason"] for entry in plan.status["conditions"] or () if entry["type"] == "Failed"), None)
     assert (failed, plan.again, len(plan.delete)) == (reason, again, int(bool(reason or spec)))
+    assert plan.status["failed"] == (1 if reason else None)
     assert plan.status.get("startTime", "kept") == {"resumed": NOW, "it begins": NOW, "suspended": None}.get(name, "kept")
 
 
@@ -609,6 +610,7 @@ def test_an_indexed_job() -> None:
     made = job(owner("Job", **spec), [present], SECONDS).create
     assert [each["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] for each in made] == ["0", "2"]
     assert names(made) == ["web-0-", "web-2-"]
+    assert [each["spec"]["hostname"] for each in made] == ["web-0", "web-2"]
 
 
 def test_counts_of_a_job_never_sink() -> None:
