@@ -244,7 +244,9 @@ class ControlPlane(Cluster):
 
     def _signing_arguments(self) -> list[str]:
         pair = self.client_ca.pair
-        return [f"--cluster-signing-cert-file={pair.certificate}", f"--cluster-signing-key-file={pair.key}"] if self._signs else []
+        return (
+            [f"--cluster-signing-cert-file={pair.certificate}", f"--cluster-signing-key-file={pair.key}"] if self._signs else []
+        )
 
     def _wait_until_ready(self, paths: Sequence[str] = READY_PATHS) -> None:
         context = ssl.create_default_context(cafile=self.client_ca.pair.certificate)
