@@ -1,11 +1,12 @@
-"""The lane: answers a plain read of one object at once, in the call of the event loop that has read the request.
+"""The lane: answers a plain read of one object, or of few, at once, in the call of the event loop that has read the request.
 
 The same filters and the same handler are asked as for any request, in the same order; left out is only what a request needs that
 waits: a task, ASGI's messages, a deadline, a place among those in flight. So the lane has no rule of its own about who may read
-what. A request takes it if it is a GET of one stored object, without parameters, whose headers are those that clients and the
-aggregator always send (`USUAL`). It leaves it, and begins anew as any other request does, if its answer would have to wait: for
-the review of a token or of a permission, for a cache that is not filled or is behind, for an object that is not converted yet;
-and if the response is not a whole body in memory that fits into the client's windows.
+what. A request takes it if it is a GET of one stored object, without parameters, or of a list of them by a selector (`LISTING`),
+whose headers are those that clients and the aggregator always send (`USUAL`). It leaves it, and begins anew as any other request
+does, if its answer would have to wait: for the review of a token or of a permission, for a cache that is not filled or is behind,
+for an index, for a turn to look at many objects, for an object that is not converted yet; and if the response is not a whole body
+in memory that fits into the client's windows.
 
 Nothing else happens in the server while an answer is made, so each one is by the CAs, roles, definitions and objects of that
 moment.
@@ -23,7 +24,7 @@ from aggserver.endpoints.filters import Observer
 from aggserver.endpoints.request import Filter, Handler, Message, Request, Response, Scope
 from aggserver.meta.errors import StatusError
 
-__all__ = ["USUAL", "Lane", "LaneAnswer"]
+__all__ = ["LISTING", "USUAL", "Lane", "LaneAnswer"]
 
 # Headers that need nothing done that waits. The chain reads some of them, as it does for any request; the others only inform.
 USUAL = frozenset(
@@ -49,6 +50,9 @@ USUAL = frozenset(
     }
 )
 _REMOTE_EXTRA = b"x-remote-extra-"
+# The parameters of lists that take it, of which one is a selector: without one, a list is mostly too long for it.
+_SELECTORS = frozenset({"fieldSelector", "labelSelector"})
+LISTING = _SELECTORS | {"limit", "resourceVersion"}
 
 
 class LaneAnswer(NamedTuple):
@@ -85,17 +89,20 @@ class Lane:
         """The answer to a request; None if it is to be made by the application. scope: ASGI's, without a body. room: bytes that
         a body may have to be sent without waiting.
         """
-        if scope["method"] != "GET" or scope["query_string"] or request_log.is_on():
+        if scope["method"] != "GET" or request_log.is_on():
             return None
         for name, _ in scope["headers"]:
             if name not in USUAL and not name.startswith(_REMOTE_EXTRA):
                 return None
-        info = info_module.parse("GET", scope["path"], {})
-        if info.verb != "get" or info.subresource or not self._is_stored(info.group, info.version, info.resource):
+        request = Request(scope, _no_body)
+        if scope["query_string"] and (not request.query.keys() <= LISTING or _SELECTORS.isdisjoint(request.query)):
+            return None
+        info = info_module.parse("GET", scope["path"], request.query)
+        is_taken = info.verb == ("list" if request.query else "get") and not info.subresource
+        if not is_taken or not self._is_stored(info.group, info.version, info.resource):
             return None
         clock = asyncio.get_running_loop().time
         started = clock()
-        request = Request(scope, _no_body)
         request.info = info
         request.audit_id = filters.audit_id_of(request, self._new_audit_id)
         response = _at_once(self._handler, request)

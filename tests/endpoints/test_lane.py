@@ -19,6 +19,7 @@ from aggserver.authorization.delegating import DelegatingAuthorizer
 from aggserver.endpoints.lane import USUAL, Lane, LaneAnswer
 from aggserver.endpoints.loading import loading
 from aggserver.endpoints.request import AnyResponse, ASGIResponse, Request, Response, StreamResponse
+from aggserver.meta import codec
 from aggserver.meta.json_types import JSONObject
 from aggserver.options import Options
 from tests.authentication.test_delegating_authentication import CLIENT_CA_ONLY, CONFIG, NOW, PEERS, STRANGER
@@ -122,11 +123,57 @@ async def test_kubectl_gets_what_the_application_sends(server: LocalServer, clie
         assert len(server.app.taken) == 1
 
 
+LISTS = {
+    "by a label": "labelSelector=app%3Dweb",
+    "by labels that none has": "labelSelector=app%3Dnone%2Ctier%21%3Dfront",
+    "by a name": "fieldSelector=metadata.name%3Done",
+    "of cached objects": "labelSelector=app%3Dweb&resourceVersion=0",
+    "with a limit": "labelSelector=app%3Dweb&limit=500",
+    "refused: a selector": "labelSelector=%3D%3D",
+    "refused: a field": "fieldSelector=spec.unknown%3D1",
+    "refused: a limit": "labelSelector=app%3Dweb&limit=x",
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+async def test_lists_by_selectors_take_the_lane(server: LocalServer, client: Client, name: str) -> None:
+    labelled = crontab("two")
+    labelled["metadata"]["labels"] = {"app": "web"}
+    assert (await client.post(CRONTABS_PATH, labelled)).status == 201
+    for headers in (KUBECTL, CLIENT_GO):
+        server.app.taken.clear()
+        answer = await client.get(f"{CRONTABS_PATH}?{LISTS[name]}", headers=headers)
+        assert len(server.app.taken) == 1
+        assert answer.status == (400 if "refused" in name else 200)
+
+
+async def test_a_list_waits_for_its_index_in_a_task(server: LocalServer, client: Client) -> None:
+    """An index is built in turns of the event loop, and begun by the lane or by a task."""
+    for number in range(500):
+        await server.storage.create(f"/stable.example.com/crontabs/default/{number}", stored(number))
+    target = f"{CRONTABS_PATH}?labelSelector=number%3D7"
+    assert server.lane(scope_of(target), ROOM) is None
+    answer = await client.get(target)
+    assert [item["metadata"]["name"] for item in answer.json()["items"]] == ["7"]
+    assert server.lane(scope_of(target), ROOM) is not None
+
+
+def stored(number: int) -> bytes:
+    obj = crontab(str(number))
+    obj["metadata"]["labels"] = {"number": str(number)}
+    return codec.encode_json(obj)
+
+
 OTHERS: dict[str, dict[str, Any]] = {
     "a HEAD": {"method": "HEAD"},
     "a POST": {"method": "POST", "target": CRONTABS_PATH},
     "a DELETE": {"method": "DELETE"},
     "a list": {"target": CRONTABS_PATH},
+    "a list in pages": {"target": f"{CRONTABS_PATH}?limit=5"},
+    "a list that goes on": {"target": f"{CRONTABS_PATH}?labelSelector=a&continue=x"},
+    "a list with a time limit": {"target": f"{CRONTABS_PATH}?labelSelector=a&timeout=x"},
+    "a watch": {"target": f"{CRONTABS_PATH}?labelSelector=a&watch=1"},
+    "a list by a selector at a path of one object": {"target": f"{ONE}?labelSelector=a"},
     "a list of all namespaces": {"target": "/apis/stable.example.com/v1/crontabs"},
     "a subresource": {"target": f"{ONE}/status"},
     "a parameter": {"target": f"{ONE}?resourceVersion=0"},
