@@ -237,6 +237,7 @@ NOT_AT_START = (
     *("aggserver.storage.etcd", "aggserver.standalone.download", "aggserver.controllers.pods.runner"),
     *("aggserver.kinds.services", "aggserver.controllers.network", "aggserver.controllers.pod_index"),
     *("aggserver.controllers.workloads.controller", "aggserver.controllers.cron_jobs.controller", "aggserver.kinds.schedules"),
+    *("aggserver.controllers.disruption", "aggserver.controllers.volumes"),
     *("aggserver.authorization.rbac", "aggserver.authorization.bootstrap"),
     *("aggserver.authentication.account_tokens", "aggserver.authentication.jws", "aggserver.standalone.tokens"),
     *("aiohttp", "grpc", "kubernetes"),

@@ -37,6 +37,8 @@ def rare_controllers(
         "endpoints-controller": network.write_endpoints,
         "endpointslice-controller": network.write_slices,
         "endpointslice-mirroring-controller": network.mirror_endpoints,
+        "disruption-controller": partial(_follow_budgets, storage, installer, network),
+        "persistentvolume-binder-controller": partial(_bind_volumes, storage, installer, network),
         "serviceaccount-token-controller": partial(_fill_secrets, storage, kinds, accounts, credentials),
         "certificatesigningrequest-signing-controller": partial(_sign_requests, storage, kinds, credentials),
         "persistentvolumeclaim-protection-controller": partial(_protect_claims, storage, installer),
@@ -79,6 +81,21 @@ async def _protect_volumes(storage: Storage, installer: Installer) -> None:
     from aggserver.controllers.volumes.volumes import VolumeProtection
 
     await VolumeProtection(installer, storage).run()
+
+
+async def _follow_budgets(storage: Storage, installer: Installer, network: _Network) -> None:
+    await until_stored(storage, keys.resource_prefix("policy", "poddisruptionbudgets"))
+    from aggserver.controllers.disruption import DisruptionController
+
+    await DisruptionController(installer, storage, network.pods, time.time).run()
+
+
+async def _bind_volumes(storage: Storage, installer: Installer, network: _Network) -> None:
+    prefixes = [keys.resource_prefix("", resource) for resource in ("persistentvolumes", "persistentvolumeclaims")]
+    await _first(*(until_stored(storage, prefix) for prefix in prefixes))
+    from aggserver.controllers.volumes.binder import VolumeBinder
+
+    await VolumeBinder(installer, storage, network.pods, time.time).run()
 
 
 class _Network:

@@ -26,6 +26,7 @@ from aggserver.registry.rest import (
     Creater,
     DeleteOptions,
     Deleter,
+    Getter,
     Lister,
     ListOptions,
     Object,
@@ -139,6 +140,18 @@ class InternalClient:
         if kv is not None and kv.fault:
             raise Corrupt(key, kv.revision, kv.fault)
         return kv
+
+    def has(self, group: str, resource: str, subresource: str) -> bool:
+        """Whether a resource has a subresource."""
+        self._refresh()
+        served = self._served.get((group, resource)) or self._elsewhere.get((group, resource))
+        return served is not None and served.scope(subresource) is not None
+
+    async def get(self, at: ObjectKey, subresource: str = "") -> Object:
+        """An object as it is served, or its subresource. Raises StatusError."""
+        scope = self._scope(at.group, at.resource, subresource)
+        assert isinstance(scope.rest, Getter)
+        return await scope.rest.get(Context(self._user, at.namespace), at.name)
 
     async def count(self, group: str, resource: str, namespace: str) -> int:
         """How many objects of a resource are in a namespace."""

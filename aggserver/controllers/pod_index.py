@@ -63,6 +63,14 @@ class PodIndex:
                 fewest = min(fewest, found, key=len)
         return list(fewest.values())
 
+    def get(self, key: str) -> Pod | None:
+        """The Pod with a key, `namespace/name`; None if there is none."""
+        return self._pods.get(key)
+
+    def disrupted(self) -> list[Pod]:
+        """The Pods that are to be disrupted, by their condition."""
+        return [pod for pod in self._pods.values() if pod.disrupted_since]
+
     def users(self, claim: str) -> list[Pod]:
         """The Pods that name a claim. claim: its key."""
         return [self._pods[key] for key in self._using.get(claim, ())]

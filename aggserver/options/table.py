@@ -119,6 +119,8 @@ CONTROLLERS = {
     "endpointslice-mirroring-controller": "endpointslicemirroring",
     "cronjob-controller": "cronjob",
     "ttl-after-finished-controller": "ttl-after-finished",
+    "disruption-controller": "disruption",
+    "persistentvolume-binder-controller": "persistentvolume-binder",
 }
 
 # Defaults of `aggserver dev -- COMMAND`, by field. Such a server runs for one command only: it takes a free port so as not to

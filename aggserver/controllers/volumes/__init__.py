@@ -1,1 +1,1 @@
-"""Protects PersistentVolumes and their claims from deletion while they are used, by finalizers."""
+"""PersistentVolumes and their claims: binds them, and protects them from deletion while they are used, by finalizers."""

@@ -1,8 +1,8 @@
 """VolumeProtection: removes the finalizer of a deleted PersistentVolume when no claim uses it.
 
-Each volume is created with the finalizer kubernetes.io/pv-protection. As upstream, a volume is used while its phase is Bound. No
-controller binds volumes here, so nobody would change a phase that a client has written. Hence a Bound volume is used only as long
-as the claim that it names exists.
+Each volume is created with the finalizer kubernetes.io/pv-protection. As upstream, a volume is used while its phase is Bound. The
+controller that changes phases may be turned off, so that nobody would change one that a client has written. Hence a Bound volume
+is used only as long as the claim that it names exists.
 Source: k8s.io/kubernetes pkg/controller/volume/{pvprotection,persistentvolume}, v1.36.3.
 """
 
