@@ -12,7 +12,7 @@ from aggserver.meta import field, quantity
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONMapping, JSONObject
 
-__all__ = ["changed_claim", "claim_problems"]
+__all__ = ["changed_claim"]
 
 _SPEC = Path("spec")
 _CLAIM_SPEC = "core/v1.PersistentVolumeClaimSpec"
@@ -20,11 +20,6 @@ _CLASS, _ATTRIBUTES = "storageClassName", "volumeAttributesClassName"
 _OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 _IMMUTABLE = "field is immutable"
 _FIXED = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-
-
-def claim_problems(obj: JSONObject) -> Iterator[FieldError]:
-    if _size(obj["spec"]) is None:
-        yield field.required(_SPEC.child("resources").key("storage"))
 
 
 def changed_claim(obj: JSONObject, old: JSONObject) -> Iterator[FieldError]:

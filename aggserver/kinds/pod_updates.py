@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from aggserver.kinds.tolerations import added_toleration_problems
+from aggserver.kinds.tolerations import toleration_problems
 from aggserver.meta import field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.golang import to_json
 from aggserver.meta.json_types import JSONObject
 from aggserver.scheme.types import Type, lookup
 
-__all__ = ["changed_annotations", "changed_pod", "pod_images", "semantic"]
+__all__ = ["changed_annotations", "changed_pod", "semantic"]
 
 
 _SPEC, _ANNOTATIONS = Path("spec"), Path("metadata").child("annotations")
@@ -84,12 +84,6 @@ def _is_of(name: str, start: str) -> bool:
     return name.startswith(start) if start.endswith("/") else name == start
 
 
-def pod_images(pod: JSONObject) -> Iterator[FieldError]:
-    """The errors of a Pod's images, in creates and updates. Templates of Pods are not checked for this."""
-    for name in _CONTAINERS:
-        yield from _images(pod["spec"].get(name) or (), _SPEC.child(name), required=False)
-
-
 def _images(containers: Sequence[JSONObject], path: Path, *, required: bool) -> Iterator[FieldError]:
     for index, container in enumerate(containers):
         image = container.get("image") or ""
@@ -116,7 +110,7 @@ def _tolerations(tolerations: Sequence[JSONObject], before: Sequence[JSONObject]
     given = set(map(_toleration, tolerations))
     path = _SPEC.child("tolerations")
     if all(_toleration(each) in given for each in before):
-        return list(added_toleration_problems(tolerations, path))
+        return list(toleration_problems(tolerations, path))
     return [field.forbidden(path, "existing toleration can not be modified except its tolerationSeconds")]
 
 

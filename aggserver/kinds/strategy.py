@@ -35,7 +35,7 @@ from aggserver.registry.rest import Context
 from aggserver.registry.strategy import StrategyDefaults, Verdict
 from aggserver.scheme import object_meta
 from aggserver.scheme.types import lookup
-from aggserver.scheme.validation import validate
+from aggserver.scheme.validation import Rule, validate
 
 __all__ = ["ALL_METADATA", "KindStatusStrategy", "KindStrategy", "type_conformer"]
 
@@ -45,6 +45,20 @@ _CHANGES_LAST = frozenset({_POD, _JOB, "apps/v1.StatefulSet", "core/v1.Persisten
 # In updates of this kind, only immutable fields are checked: the object may have been created as an Event of the core group.
 _LENIENT = "events/v1.Event"
 _SIGNING = "certificates/v1.CertificateSigningRequest"
+_WITH_PODS = frozenset(
+    {
+        "apps/v1.DaemonSet",
+        "apps/v1.Deployment",
+        "apps/v1.ReplicaSet",
+        "apps/v1.StatefulSet",
+        "batch/v1.CronJob",
+        "batch/v1.Job",
+        "core/v1.PersistentVolumeClaim",
+        "core/v1.Pod",
+        "core/v1.PodTemplate",
+        "core/v1.ReplicationController",
+    }
+)
 _ORPHANED_PODS_WARNING = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
     "propagationPolicy=Orphan to suppress this warning"
@@ -157,7 +171,7 @@ class KindStrategy(StrategyDefaults):
             from aggserver.kinds import signing_requests
 
             return Verdict(self._metadata_problems(obj) + signing_requests.problems(obj))
-        found = self._metadata_problems(obj) + validate(obj, lookup(self.kind.type_name))
+        found = self._metadata_problems(obj) + validate(obj, lookup(self.kind.type_name), self._pod_rules(obj, None))
         return Verdict(found + kind_problems(self.kind.type_name, obj))
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
@@ -180,10 +194,20 @@ class KindStrategy(StrategyDefaults):
         changed = changed_immutables(self.kind.type_name, obj, old)
         if self.kind.type_name == _LENIENT:
             return Verdict(changed)
-        problems = validate(obj, lookup(self.kind.type_name)) + kind_problems(self.kind.type_name, obj, old)
+        problems = validate(obj, lookup(self.kind.type_name), self._pod_rules(obj, old)) + kind_problems(
+            self.kind.type_name, obj, old
+        )
         if self.kind.type_name == _JOB:  # whose spec upstream validates twice
             problems = problems + problems
         return Verdict(problems + changed if self.kind.type_name in _CHANGES_LAST else changed + problems)
+
+    def _pod_rules(self, obj: JSONObject, old: JSONObject | None) -> Mapping[str, Rule]:
+        """The rules of the Pods and claims in an object, imported with the first that has some."""
+        if self.kind.type_name not in _WITH_PODS:
+            return {}
+        from aggserver.kinds.pod_rules.workloads import rules_of
+
+        return rules_of(self.kind.type_name, obj, old)
 
     def _signing_verdict(self, obj: JSONObject, old: JSONObject) -> Verdict:
         """The verdict on an update of a CertificateSigningRequest."""

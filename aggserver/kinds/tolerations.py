@@ -1,4 +1,4 @@
-"""Rules of tolerations beyond the values of their members, which the table of checks has.
+"""Rules of tolerations.
 
 Pure. Source: ValidateTolerations in k8s.io/kubernetes pkg/apis/core/validation/validation.go, v1.36.3.
 """
@@ -11,9 +11,11 @@ from aggserver.meta import field, names
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONMapping
 
-__all__ = ["added_toleration_problems", "toleration_problems"]
+__all__ = ["toleration_problems"]
 
 _OPERATORS = ("Equal", "Exists")
+# What upstream names for operators that compare numbers, which are off by default.
+_ORDERED = (*_OPERATORS, "Lt", "Gt")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _MATCHES_ALL = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
 
@@ -30,17 +32,14 @@ def toleration_problems(tolerations: Sequence[JSONMapping], path: Path) -> Itera
         effect = toleration.get("effect") or ""
         if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
             yield field.invalid(where.child("effect"), effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
-        if operator in ("", "Equal") and (texts := names.label_value(value)):
-            yield field.invalid(where.child("operator"), value, ";".join(texts))
-        if operator == "Exists" and value:
-            yield field.invalid(where.child("operator"), value, "value must be empty when `operator` is 'Exists'")
-
-
-def added_toleration_problems(tolerations: Sequence[JSONMapping], path: Path) -> Iterator[FieldError]:
-    """The errors of a changed Pod's tolerations, all of which upstream validates again, now with the values of their members."""
-    yield from toleration_problems(tolerations, path)
-    for index, toleration in enumerate(tolerations):
-        for name, supported in (("operator", _OPERATORS), ("effect", _EFFECTS)):
-            value = toleration.get(name) or ""
-            if value and value not in supported:
-                yield field.not_supported(path.index(index).child(name), value, supported)
+        if operator in ("", "Equal"):
+            if texts := names.label_value(value):
+                yield field.invalid(where.child("operator"), value, ";".join(texts))
+        elif operator == "Exists":
+            if value:
+                yield field.invalid(where.child("operator"), value, "value must be empty when `operator` is 'Exists'")
+        else:
+            values = _ORDERED if operator in ("Lt", "Gt") else _OPERATORS
+            yield field.not_supported(where.child("operator"), operator, values)
+        if effect and effect not in _EFFECTS:
+            yield field.not_supported(where.child("effect"), effect, _EFFECTS)

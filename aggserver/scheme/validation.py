@@ -22,25 +22,37 @@ from aggserver.meta.field import FieldError, Path, invalid, not_supported, requi
 from aggserver.meta.json_types import JSONObject
 from aggserver.scheme.types import Member, Type
 
-__all__ = ["validate"]
+__all__ = ["Rule", "validate", "validate_part"]
 
 _CHECKS = File(__file__).with_name("tables") / "checks.txt"
 
 # (value of a member, or None; whether it counts as missing in Go; its path) -> its error.
 _Check = Callable[[Any, bool, Path], FieldError | None]
-# (struct, list or map, its path) -> all errors in it.
-_Judge = Callable[[Any, Path], Iterator[FieldError]]
+Rule = Callable[[Any, Path], Iterator[FieldError]]
+"""(a struct, its path) -> all errors in it."""
+
+# (struct, list or map, its path, see `validate`) -> all errors in it.
+_Judge = Callable[[Any, Path, Mapping[str, Rule]], Iterator[FieldError]]
+
+_NO_RULES: Mapping[str, Rule] = {}
 
 
-def validate(obj: JSONObject, of: Type) -> list[FieldError]:
+def validate(obj: JSONObject, of: Type, rules: Mapping[str, Rule] = _NO_RULES) -> list[FieldError]:
     """The errors of a whole object, without its metadata and status, in the order of its type's members.
 
     of: the type of its kind. `decode_error` must find nothing; defaults must have been set.
+    rules: by the name of a type, what judges its structs in place of the table.
     """
     judge = _judge(of)
     if judge is None:
         return []
-    return list(judge({name: value for name, value in obj.items() if name not in ("metadata", "status")}, Path()))
+    return list(judge({name: value for name, value in obj.items() if name not in ("metadata", "status")}, Path(), rules))
+
+
+def validate_part(value: Any, of: Type, path: Path) -> Iterator[FieldError]:
+    """The errors of a part of an object."""
+    judge = _judge(of)
+    return iter(()) if judge is None else judge(value, path, _NO_RULES)
 
 
 @cache
@@ -114,12 +126,12 @@ def _made(of: Type) -> _Judge:
     assert of.element is not None
     element, is_list = of.element, of.kind == "list"
 
-    def judge(value: Any, path: Path) -> Iterator[FieldError]:
+    def judge(value: Any, path: Path, rules: Mapping[str, Rule]) -> Iterator[FieldError]:
         inner = _judge(element)
         assert inner is not None
         places = map(path.index, range(len(value))) if is_list else map(path.key, value)
         for place, item in zip(places, value if is_list else value.values(), strict=True):
-            yield from inner(item, place)
+            yield from inner(item, place, rules)
 
     return judge
 
@@ -127,8 +139,11 @@ def _made(of: Type) -> _Judge:
 def _of_struct(of: Type) -> _Judge:
     plans: list[tuple[Member, tuple[_Check, ...], _Judge | None]] | None = None
 
-    def judge(value: Any, path: Path) -> Iterator[FieldError]:
+    def judge(value: Any, path: Path, rules: Mapping[str, Rule]) -> Iterator[FieldError]:
         nonlocal plans
+        if (rule := rules.get(of.full_name)) is not None:
+            yield from rule(value, path)
+            return
         if plans is None:  # not earlier, since types contain themselves
             checks = _checks().get(of.full_name, {})
             each = [(member, checks.get(name, ()), _judge(member.type)) for name, member in of.members.items()]
@@ -142,6 +157,6 @@ def _of_struct(of: Type) -> _Judge:
             if (error := next(filter(None, errors), None)) is not None:
                 yield error
             elif found is not None and inside is not None:
-                yield from inside(found, path.child(member.name))
+                yield from inside(found, path.child(member.name), rules)
 
     return judge

@@ -175,9 +175,9 @@ PODS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         {**_POD, "tolerations": [_TOLERATION]},
         {"tolerations": [_TOLERATION, {"key": "x", "operator": "Other", "effect": "Some"}, {"key": "y", "tolerationSeconds": 3}]},
         [
-            "spec.tolerations[2].effect: Invalid value: \"\": effect must be 'NoExecute' when `tolerationSeconds` is set",
             'spec.tolerations[1].operator: Unsupported value: "Other": supported values: "Equal", "Exists"',
-            'spec.tolerations[1].effect: Unsupported value: "Some": supported values: ',
+            'spec.tolerations[1].effect: Unsupported value: "Some": supported values: "NoSchedule", ',
+            "spec.tolerations[2].effect: Invalid value: \"\": effect must be 'NoExecute' when `tolerationSeconds` is set",
         ],
     ),
     "no affinity in place of an empty one": ({**_POD, "affinity": {}}, {"affinity": None}, [_OTHER]),

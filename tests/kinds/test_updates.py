@@ -192,8 +192,3 @@ def test_services(name: str) -> None:
     service = {"spec": spec}
     assert [str(problem) for problem in kind_problems("core/v1.Service", service)] == told
     assert kind_problems("core/v1.Service", service, service) == []
-
-
-def test_a_claim_has_a_size() -> None:
-    (problem,) = kind_problems("core/v1.PersistentVolumeClaim", {"spec": {"resources": {"limits": {"storage": "1Gi"}}}})
-    assert str(problem) == "spec.resources[storage]: Required value"

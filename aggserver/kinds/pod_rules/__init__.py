@@ -1,0 +1,1 @@
+"""What kube-apiserver checks of Pods and of their templates, in its order and with its texts."""
