@@ -37,7 +37,8 @@ PAGE = REPOSITORY / "docs" / "benchmarks.md"
 SECTION = Section("layers", ".layers")
 PROFILER = Path(sys.executable).with_name("py-spy")
 NAMESPACE = "bench"
-OBJECTS = 5000
+# How many objects there are, and how many in turn have the same label `group`.
+OBJECTS, IN_GROUP = 5000, 10
 SAMPLES_A_SECOND = 200
 # Below that a share says nothing: with so few samples of a layer, its error is half of it.
 FEW = 4
@@ -53,6 +54,8 @@ WORK = (
     Work("get", "request", {"workload": "get", "clients": 32, "duration": "8s"}),
     Work("create", "request", {"workload": "create", "clients": 32, "count": 2000}),
     Work("merge patch", "request", {"workload": "merge-patch", "clients": 32, "duration": "8s"}),
+    Work("apply", "request", {"workload": "apply", "clients": 32, "duration": "8s"}),
+    Work("list of 10", "request", {"workload": "list-all", "selector": "group=group-000077", "clients": 32, "duration": "8s"}),
     Work("list 500", "page", {"workload": "list-500", "clients": 4, "duration": "8s"}),
     Work("watch", "event", {"workload": "watch", "watchers": 100, "count": 300, "clients": 16}),
 )
@@ -161,7 +164,14 @@ def _measure(chosen: Sequence[Work], stacks: Path | None, say: Say) -> dict[str,
         binary = build(folder, say)
         with Aggserver(folder / "aggserver") as server:
             define(server.access, [NAMESPACE, f"{NAMESPACE}-create", f"{NAMESPACE}-watch"])
-            run_load(binary, server.access, {"workload": "create", "clients": 32, "count": OBJECTS, "namespace": NAMESPACE})
+            begun: dict[str, str | int] = {
+                "workload": "create",
+                "clients": 32,
+                "count": OBJECTS,
+                "namespace": NAMESPACE,
+                "in-group": IN_GROUP,
+            }
+            run_load(binary, server.access, begun)
             for work in chosen:
                 kept = stacks or folder
                 kept.mkdir(parents=True, exist_ok=True)
