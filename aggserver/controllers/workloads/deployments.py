@@ -32,9 +32,7 @@ def deployment(owner: JSONObject, sets: Sequence[JSONObject], now: str) -> Plan:
     current = next((each for each in sets if _template(each) == _plain(spec["template"])), None)
     others = [each for each in sets if each is not current]
     if spec.get("paused"):
-        newest = current or (sets[-1] if sets else None)
-        if newest is not None and _replicas(newest) != wanted:
-            plan.scale.append((newest, wanted))
+        _resize(plan, owner, current, others)
         plan.status = _status(owner, current, others, now)
         return plan
     revision = str(max(map(_revision, others), default=0) + 1)
@@ -44,7 +42,9 @@ def deployment(owner: JSONObject, sets: Sequence[JSONObject], now: str) -> Plan:
         plan.annotate.append((owner, {REVISION: revision}))
     if current is not None and (added := _new_annotations(current, spec, revision)):
         plan.annotate.append((current, added))
-    if (spec.get("strategy") or {}).get("type") == "Recreate":
+    if any(_desired(each) not in ("", str(wanted)) for each in sets if _replicas(each)):
+        _resize(plan, owner, current, others)  # the rollout goes on from there
+    elif (spec.get("strategy") or {}).get("type") == "Recreate":
         _recreate(plan, owner, current, others, revision)
     else:
         _roll(plan, owner, current, others, revision)
@@ -85,20 +85,76 @@ def _roll(plan: Plan, owner: JSONObject, current: JSONObject | None, others: Seq
     spare = old + replicas - least - (replicas - _available(current))
     if not old or spare <= 0:
         return
-    left = {each["metadata"]["name"]: _replicas(each) for each in others}
+    left = {_name(each): _replicas(each) for each in others}
     # First the old Pods that are not available, then as many of the others as may be missing.
     for each in others:
-        name = each["metadata"]["name"]
+        name = _name(each)
         gone = min(spare, max(left[name] - _available(each), 0))
         left[name] -= gone
         spare -= gone
     spare = min(spare, _available(current) + sum(map(_available, others)) - least)
     for each in others:
-        name = each["metadata"]["name"]
+        name = _name(each)
         gone = min(max(spare, 0), left[name])
         left[name] -= gone
         spare -= gone
-    plan.scale += [(each, count) for each in others if (count := left[each["metadata"]["name"]]) != _replicas(each)]
+    plan.scale += [(each, count) for each in others if (count := left[_name(each)]) != _replicas(each)]
+
+
+def _resize(plan: Plan, owner: JSONObject, current: JSONObject | None, others: Sequence[JSONObject]) -> None:
+    """Another number of replicas. In the middle of a rollout, each ReplicaSet gets its share of what is added or removed."""
+    spec = owner["spec"]
+    wanted, sets = spec.get("replicas", 1), [*others, *([current] if current is not None else [])]
+    active = [each for each in sets if _replicas(each)]
+    if len(active) < 2:
+        sizes = {_name(each): wanted for each in active or sets[-1:]}
+    elif current is not None and _replicas(current) == _available(current) == wanted and _desired(current) == str(wanted):
+        sizes = {_name(each): 0 for each in active if each is not current}
+    elif (spec.get("strategy") or {}).get("type") == "Recreate":
+        return
+    else:
+        sizes = _shares(active, wanted, _bounds(spec)[0])
+    annotations = _sizes(spec)
+    known = {_name(each) for each, _ in plan.annotate}
+    for each in sets:
+        count = sizes.get(_name(each), _replicas(each))
+        if count != _replicas(each):
+            plan.scale.append((each, count))
+        if _name(each) in sizes and _name(each) not in known:
+            before = each["metadata"].get("annotations") or {}
+            if added := {name: text for name, text in annotations.items() if before.get(name) != text}:
+                plan.annotate.append((each, added))
+
+
+def _shares(active: Sequence[JSONObject], wanted: int, surge: int) -> dict[str, int]:
+    """The new replicas by the names of the ReplicaSets. What is left by rounding goes to the largest one."""
+    most = wanted + surge if wanted else 0
+    change = most - sum(map(_replicas, active))
+    # Equal ones: the newest gets more first, the oldest loses first.
+    by_age = sorted(active, key=lambda each: each["metadata"].get("creationTimestamp", ""), reverse=change > 0)
+    by_size = sorted(by_age, key=_replicas, reverse=True)
+    sizes, left = {_name(each): _replicas(each) for each in active}, change
+    for each in by_size:
+        replicas = _replicas(each)
+        annotated = (each["metadata"].get("annotations") or {}).get(_MAX, "")
+        before = int(annotated) if annotated.isascii() and annotated.isdigit() and len(annotated) < 11 else 0
+        before = before or (each.get("status") or {}).get("replicas", 0) or replicas
+        share = (2 * replicas * most + before) // (2 * before) - replicas if wanted else -replicas
+        share = min(share, left) if change > 0 else max(share, left)
+        sizes[_name(each)] += share
+        left -= share
+    if change:
+        first = _name(by_size[0])
+        sizes[first] = max(sizes[first] + left, 0)
+    return sizes
+
+
+def _desired(each: JSONObject) -> str:
+    return str((each["metadata"].get("annotations") or {}).get(_DESIRED, ""))
+
+
+def _name(each: JSONObject) -> str:
+    return str(each["metadata"]["name"])
 
 
 def _bounds(spec: JSONObject) -> tuple[int, int]:

@@ -26,6 +26,7 @@ __all__ = ["job"]
 
 _CONTROLLER = "kubernetes.io/job-controller"
 _FAILURES = 6
+_VARIABLE = "JOB_COMPLETION_INDEX"
 
 
 def job(owner: JSONObject, pods: Sequence[JSONObject], now: float) -> Plan:
@@ -100,8 +101,21 @@ def _pods(owner: JSONObject, present: Sequence[JSONObject], count: int) -> list[
         return [pod_from(owner, template) for _ in range(min(count, BURST))]
     taken = {(pod["metadata"].get("annotations") or {}).get(INDEX) for pod in present}
     free = (index for index in map(str, range(owner["spec"]["completions"])) if index not in taken)
-    pods = [pod_from(owner, template, index=index) for index in islice(free, max(min(count, BURST), 0))]
-    for pod in pods:
-        index = pod["metadata"]["annotations"][INDEX]
-        pod["spec"]["hostname"] = f"{owner['metadata']['name']}-{index}"
+    template = {**template, "spec": _with_index(template["spec"])}
+    pods = []
+    for index in islice(free, max(min(count, BURST), 0)):
+        pods.append(pod_from(owner, template, index=index))
+        pods[-1]["spec"]["hostname"] = f"{owner['metadata']['name']}-{index}"
     return pods
+
+
+def _with_index(spec: JSONObject) -> JSONObject:
+    """The PodSpec whose containers have the completion index, which is a label of their Pod, in a variable."""
+    variable = {"name": _VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}}
+
+    def indexed(container: JSONObject) -> JSONObject:
+        known = container.get("env") or ()
+        return container if any(each["name"] == _VARIABLE for each in known) else {**container, "env": [*known, variable]}
+
+    lists = {name: list(map(indexed, spec[name])) for name in ("initContainers", "containers") if spec.get(name)}
+    return {**spec, **lists}

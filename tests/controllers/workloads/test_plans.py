@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -251,6 +252,32 @@ def test_deployment(name: str) -> None:
     spec, sets, (created, deleted, scaled) = DEPLOYMENTS[name]
     plan = deployment(owner("Deployment", **spec), sets, NOW)
     assert (len(plan.create), *steps(plan)[1:]) == (created, deleted, scaled)
+
+
+def desired(each: dict[str, Any], count: int, most: int) -> dict[str, Any]:
+    each["metadata"]["annotations"] |= {f"{OF_DEPLOYMENT}desired-replicas": str(count), f"{OF_DEPLOYMENT}max-replicas": str(most)}
+    return each
+
+
+RESIZED: dict[str, tuple[int, list[dict[str, Any]], dict[str, int]]] = {
+    # name: (replicas, ReplicaSets of a Deployment that had 10 with a surge of 3, the new replicas of those that are scaled)
+    "more, by share": (20, [replica_set("old", 1, OTHER, 8, **_up(8)), replica_set("new", 2, wanted=5)], {"old": 14, "new": 9}),
+    "fewer, by share": (5, [replica_set("old", 1, OTHER, 8, **_up(8)), replica_set("new", 2, wanted=5)], {"old": 5, "new": 3}),
+    "none": (0, [replica_set("old", 1, OTHER, 8, **_up(8)), replica_set("new", 2, wanted=5)], {"old": 0, "new": 0}),
+    "one alone": (20, [replica_set("new", 1, wanted=10, **_up(10))], {"new": 20}),
+}
+
+
+@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize("name", RESIZED)
+def test_other_replicas_in_the_middle_of_a_rollout(name: str, paused: bool) -> None:
+    count, sets, scaled = RESIZED[name]
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}}
+    known = [desired(each, 10, 13) for each in copy.deepcopy(sets)]
+    plan = deployment(owner("Deployment", replicas=count, strategy=strategy, paused=paused), known, NOW)
+    assert {each["metadata"]["name"]: replicas for each, replicas in plan.scale} == scaled
+    told = {each["metadata"]["name"]: added for each, added in plan.annotate if each["kind"] == "ReplicaSet"}
+    assert {name: added[f"{OF_DEPLOYMENT}desired-replicas"] for name, added in told.items()} == dict.fromkeys(scaled, str(count))
 
 
 def test_a_new_replica_set() -> None:
@@ -611,6 +638,10 @@ def test_an_indexed_job() -> None:
     assert [each["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] for each in made] == ["0", "2"]
     assert names(made) == ["web-0-", "web-2-"]
     assert [each["spec"]["hostname"] for each in made] == ["web-0", "web-2"]
+    label = "metadata.labels['batch.kubernetes.io/job-completion-index']"
+    variable = {"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"fieldPath": label}}}
+    assert made[0]["spec"]["containers"] == [{"name": "c", "image": "i", "env": [variable]}]
+    assert "env" not in TEMPLATE["spec"]["containers"][0]
 
 
 def test_counts_of_a_job_never_sink() -> None:
