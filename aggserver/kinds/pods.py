@@ -7,15 +7,19 @@ Source: k8s.io/kubernetes pkg/registry/core/pod/{strategy.go,storage/{storage,ev
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from aggserver.informers.informer import ALL
+from aggserver.kinds.pod_updates import semantic
+from aggserver.kinds.resources import qos_class
 from aggserver.kinds.strategy import ALL_METADATA, KindStatusStrategy, KindStrategy
 from aggserver.merge.fieldset import FieldSet
 from aggserver.meta import codec, errors
 from aggserver.meta.errors import Cause, StatusError
+from aggserver.meta.field import FieldError, Path, forbidden, invalid
+from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.selectors import LabelSelector, SelectorError
 from aggserver.registry.deletion import check_preconditions
@@ -23,9 +27,13 @@ from aggserver.registry.rest import Context, DeleteOptions, WriteOptions, WriteR
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Verdict
+from aggserver.scheme.types import lookup
+from aggserver.scheme.validation import validate
 
 __all__ = ["Bindings", "EphemeralContainersStrategy", "Evictions", "ResizeStrategy", "set_condition"]
 
+_MIRROR, _EPHEMERAL = "kubernetes.io/config.mirror", "core/v1.EphemeralContainer"
+_RESIZED, _AMOUNTS = ("cpu", "memory"), ("requests", "limits")
 _ENDED = ("Succeeded", "Failed")
 _BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
 _TOO_MANY = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
@@ -253,6 +261,7 @@ class _OfPart(KindStatusStrategy):
     """A strategy that keeps all but a part of the spec."""
 
     _changes: tuple[str, ...]  # members of the spec
+    _not_static: str  # the text for Pods that a kubelet makes
 
     def _resets(self) -> FieldSet:
         return {}  # as upstream, a field manager owns all that it has sent, even fields that were not changed
@@ -274,21 +283,68 @@ class _OfPart(KindStatusStrategy):
         if spec != old["spec"]:
             obj["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
 
+    def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
+        if _MIRROR in (old["metadata"].get("annotations") or {}):
+            return Verdict([forbidden(Path(""), self._not_static)])
+        rules = self._own_rules(obj, old)
+        return Verdict([*validate(obj, lookup(self.kind.type_name), rules), *self._changed_part(obj["spec"], old["spec"])])
+
+    def _changed_part(self, spec: JSONObject, old: JSONObject) -> Iterator[FieldError]:
+        """What of the part may not change so."""
+        raise NotImplementedError
+
 
 class EphemeralContainersStrategy(_OfPart):
+    """Containers can only be added. The texts of refused changes lack the difference that upstream appends."""
+
     subresource = "ephemeralcontainers"
     _changes = ("ephemeralContainers",)
+    _not_static = "static pods do not support ephemeral containers"
+
+    def _changed_part(self, spec: JSONObject, old: JSONObject) -> Iterator[FieldError]:
+        now, where = (
+            {each.get("name"): each for each in spec.get("ephemeralContainers") or ()},
+            Path("spec").child(*self._changes),
+        )
+        for each in old.get("ephemeralContainers") or ():
+            what = f"existing ephemeral containers {quote(each.get('name') or '')}"
+            if each.get("name") not in now:
+                yield forbidden(where, f"{what} may not be removed\n")
+            elif semantic(now[each.get("name")], _EPHEMERAL) != semantic(each, _EPHEMERAL):
+                yield forbidden(where, f"{what} may not be changed\n")
 
 
 class ResizeStrategy(_OfPart):
     subresource = "resize"
     _changes = ("containers", "initContainers", "resources")
+    _not_static = "static pods cannot be resized"
+
+    def _changed_part(self, spec: JSONObject, old: JSONObject) -> Iterator[FieldError]:
+        path = Path("spec")
+        if (before := qos_class(old)) != qos_class(spec):
+            yield invalid(path, before, "Pod QOS Class may not change as a result of resizing")
+        pairs = list(zip(spec.get("containers") or (), old.get("containers") or (), strict=True))
+        for index, (container, was) in enumerate(pairs):
+            now, had = container.get("resources") or {}, was.get("resources") or {}
+            for name in ("requests", "limits"):
+                if not (had.get(name) or {}).keys() <= (now.get(name) or {}).keys():
+                    where = path.child("containers").index(index).child("resources").child(name)
+                    yield forbidden(where, f"resource {name} cannot be removed")
+        for container, was in pairs:
+            if _fixed_resources(container) != _fixed_resources(was):
+                yield forbidden(path, "only cpu and memory resources are mutable")
 
     def _part(self, spec: JSONObject, old: JSONObject) -> JSONObject:
         part = {name: _resized(spec.get(name) or [], old.get(name) or []) for name in ("containers", "initContainers")}
         if "resources" in spec:
             part["resources"] = spec["resources"]
         return {name: value for name, value in part.items() if value}
+
+
+def _fixed_resources(container: JSONObject) -> list[JSONObject]:
+    """The resources of a container that can't change."""
+    given = container.get("resources") or {}
+    return [{name: amount for name, amount in (given.get(which) or {}).items() if name not in _RESIZED} for which in _AMOUNTS]
 
 
 def _resized(containers: list[Any], old: list[Any]) -> list[Any]:

@@ -45,6 +45,7 @@ _CHANGES_LAST = frozenset({_POD, _JOB, "apps/v1.StatefulSet", "core/v1.Persisten
 # In updates of this kind, only immutable fields are checked: the object may have been created as an Event of the core group.
 _LENIENT = "events/v1.Event"
 _SIGNING = "certificates/v1.CertificateSigningRequest"
+_INGRESS = "networking/v1.Ingress"
 _WITH_PODS = frozenset(
     {
         "apps/v1.DaemonSet",
@@ -171,7 +172,7 @@ class KindStrategy(StrategyDefaults):
             from aggserver.kinds import signing_requests
 
             return Verdict(self._metadata_problems(obj) + signing_requests.problems(obj))
-        found = self._metadata_problems(obj) + validate(obj, lookup(self.kind.type_name), self._pod_rules(obj, None))
+        found = self._metadata_problems(obj) + validate(obj, lookup(self.kind.type_name), self._own_rules(obj, None))
         return Verdict(found + kind_problems(self.kind.type_name, obj))
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
@@ -194,15 +195,19 @@ class KindStrategy(StrategyDefaults):
         changed = changed_immutables(self.kind.type_name, obj, old)
         if self.kind.type_name == _LENIENT:
             return Verdict(changed)
-        problems = validate(obj, lookup(self.kind.type_name), self._pod_rules(obj, old)) + kind_problems(
+        problems = validate(obj, lookup(self.kind.type_name), self._own_rules(obj, old)) + kind_problems(
             self.kind.type_name, obj, old
         )
         if self.kind.type_name == _JOB:  # whose spec upstream validates twice
             problems = problems + problems
         return Verdict(problems + changed if self.kind.type_name in _CHANGES_LAST else changed + problems)
 
-    def _pod_rules(self, obj: JSONObject, old: JSONObject | None) -> Mapping[str, Rule]:
-        """The rules of the Pods and claims in an object, imported with the first that has some."""
+    def _own_rules(self, obj: JSONObject, old: JSONObject | None) -> Mapping[str, Rule]:
+        """The rules of the Pods and claims in an object, or of an Ingress, imported with the first that has some."""
+        if self.kind.type_name == _INGRESS:
+            from aggserver.kinds.ingress_rules import rules_of_ingress
+
+            return rules_of_ingress(obj, old)
         if self.kind.type_name not in _WITH_PODS:
             return {}
         from aggserver.kinds.pod_rules.workloads import rules_of

@@ -8,9 +8,11 @@ Pure. Source: k8s.io/kubernetes pkg/apis/apps/validation/validation.go, pkg/apis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 from aggserver.kinds.pod_rules.claims import claim_spec_problems
+from aggserver.kinds.pod_rules.ratchet import not_known
 from aggserver.kinds.pod_rules.spec import annotation_problems, pod_problems, template_problems
 from aggserver.meta.field import FieldError, Path, RawJSON, forbidden, invalid, not_supported, required
 from aggserver.meta.golang import to_json
@@ -46,31 +48,20 @@ _CLAIM = "core/v1.PersistentVolumeClaimSpec"
 _CONTROLLER = "core/v1.ReplicationController"
 _DIFFERENT = "`selector` does not match template `labels`"
 
-_Problems = Callable[[JSONMapping], Iterator[FieldError]]
-
 
 def rules_of(kind: str, obj: JSONMapping, old: JSONMapping | None) -> Mapping[str, Rule]:
     """kind: a type in the tables of `scheme/` with Pods in it. old: the object before an update."""
     if kind == "core/v1.Pod":
-        return {"core/v1.PodSpec": lambda spec, path: _new(lambda pod: pod_problems(pod, is_new=old is None), obj, old)}
+        return {"core/v1.PodSpec": lambda spec, path: not_known(lambda pod: pod_problems(pod, is_new=old is None), obj, old)}
     if kind == "core/v1.PersistentVolumeClaim":
-        return {_CLAIM: lambda spec, path: _new(lambda claim: claim_spec_problems(claim["spec"], path), obj, old)}
-    rules: dict[str, Rule] = (
-        {} if old is not None else {_CLAIM: claim_spec_problems}
-    )  # of a StatefulSet, whose claims can't change
-    return rules | {"core/v1.PodTemplateSpec": lambda template, path: _new(lambda each: _of_template(kind, each, path), obj, old)}
+        return {_CLAIM: lambda spec, path: not_known(lambda claim: claim_spec_problems(claim["spec"], path), obj, old)}
+    # The claims of a StatefulSet can't change.
+    rules: dict[str, Rule] = {} if old is not None else {_CLAIM: claim_spec_problems}
+    rules["core/v1.PodTemplateSpec"] = lambda template, path: not_known(partial(_of_template, kind, path), obj, old)
+    return rules
 
 
-def _new(problems: _Problems, obj: JSONMapping, old: JSONMapping | None) -> Iterator[FieldError]:
-    """The errors of an object that its old state does not have."""
-    found = list(problems(obj))
-    if found and old is not None:
-        known = set(map(str, problems(old)))
-        found = [problem for problem in found if str(problem) not in known]
-    return iter(found)
-
-
-def _of_template(kind: str, obj: JSONMapping, path: Path) -> Iterator[FieldError]:
+def _of_template(kind: str, path: Path, obj: JSONMapping) -> Iterator[FieldError]:
     template: JSONMapping = obj
     for name in _TEMPLATES[kind]:
         template = template.get(name) or {}

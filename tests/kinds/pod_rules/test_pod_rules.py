@@ -99,6 +99,13 @@ CASES: dict[str, tuple[str, Any, list[str]]] = {
         ["spec.volumeClaimTemplates[0].spec.accessModes"],
     ),
     "a claim": ("PersistentVolumeClaim", _CLAIM, []),
+    "an Ingress": ("Ingress", {"defaultBackend": {"service": {"name": "s", "port": {"name": "http"}}}}, []),
+    "an Ingress without backends": (
+        "Ingress",
+        {"rules": [{"host": "10.0.0.1", "http": {"paths": [{"path": "a/../b", "pathType": "Exact"}]}}]},
+        ["spec.rules[0].host", *["spec.rules[0].http.paths[0].path"] * 2, "spec.rules[0].http.paths[0].backend"],
+    ),
+    "an empty Ingress": ("Ingress", {}, ["spec"]),
     "a claim without a size": ("PersistentVolumeClaim", {"accessModes": ["ReadWriteOnce"]}, ["spec.resources[storage]"]),
 }
 
