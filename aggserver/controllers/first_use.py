@@ -36,14 +36,14 @@ async def until_stored(storage: Storage, prefix: str, marker: bytes = b"", *, wi
         return marker in value and not any(each in value for each in without)
 
     while True:
-        page = await storage.list(prefix, limit=_PAGE)
+        page = await storage.list(prefix, limit=_PAGE, counted=False)
         revision = page.revision
         while True:
             if any(is_wanted(item.value) for item in page.items):
                 return
             if not page.more:
                 break
-            page = await storage.list(prefix, revision=revision, start=page.items[-1].key + "\0", limit=_PAGE)
+            page = await storage.list(prefix, revision=revision, start=page.items[-1].key + "\0", limit=_PAGE, counted=False)
         sink = _Sink(is_wanted)
         subscription = await storage.watch(prefix, revision, sink)
         try:

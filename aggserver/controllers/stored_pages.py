@@ -19,7 +19,7 @@ async def pages(storage: Storage, prefix: str, *, at_one_revision: bool = False)
     """All objects below a prefix, sorted by key. at_one_revision: all as of the first page's revision; raises Compacted."""
     limit, start, revision = _FIRST, prefix, 0
     while True:
-        page = await storage.list(prefix, revision=revision, start=start, limit=limit)
+        page = await storage.list(prefix, revision=revision, start=start, limit=limit, counted=False)
         yield page
         if not page.more:
             return

@@ -224,7 +224,7 @@ class Mirror:
     async def get(self, key: str) -> KeyValue | None:
         return self._read().get(key)
 
-    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
+    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0, counted: bool = True) -> Page:
         """All in one page, whatever the limit: between two pages the state may change, and only the newest is here."""
         at = self._publisher.revision
         if revision > at:

@@ -275,7 +275,7 @@ class Sidecar:
     async def _read(self) -> int:
         """Read all records as they are now. Returns the revision of the list."""
         found: set[str] = set()
-        page = await self._storage.list(self._prefix, limit=_PAGE)
+        page = await self._storage.list(self._prefix, limit=_PAGE, counted=False)
         if page.revision < self.revision:  # a storage that was restored, whose revisions begin again
             self.revision, self._ahead = 0, {}
             self._records = {key: replace(record, revision=0) for key, record in self._records.items()}
@@ -286,7 +286,9 @@ class Sidecar:
             if not page.more:
                 break
             await asyncio.sleep(0)
-            page = await self._storage.list(self._prefix, revision=page.revision, start=page.items[-1].key + "\0", limit=_PAGE)
+            page = await self._storage.list(
+                self._prefix, revision=page.revision, start=page.items[-1].key + "\0", limit=_PAGE, counted=False
+            )
         for key in [*self._records, *self._damaged]:
             if key not in found:
                 self._take(key, page.revision, None)

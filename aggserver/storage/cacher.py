@@ -170,7 +170,7 @@ class Cacher(Generic[T]):
 
     async def _read_all(self, into: builtins.list[T], corrupt: builtins.list[Corrupt]) -> int:
         """Read every object, page by page, all at the revision of the first page, which is returned."""
-        page = await self._storage.list(self._prefix, limit=PAGE)
+        page = await self._storage.list(self._prefix, limit=PAGE, counted=False)
         await self._make_all(page.items, into, corrupt)
         while page.more:
             # Frozen objects are not scanned by the garbage collector; otherwise it would scan all that is loaded again and again,
@@ -180,7 +180,7 @@ class Cacher(Generic[T]):
             start, revision = page.items[-1].key + "\0", page.revision
             del page  # free its memory before the next page is read
             try:
-                page = await self._storage.list(self._prefix, revision=revision, start=start, limit=PAGE)
+                page = await self._storage.list(self._prefix, revision=revision, start=start, limit=PAGE, counted=False)
             except Compacted as error:
                 # The client did not ask for that revision, so it must not get Compacted: the server can't answer yet.
                 raise Unavailable(f"loading {self._prefix} took longer than the store keeps history: {error}") from error
@@ -596,7 +596,7 @@ class Cacher(Generic[T]):
         # If few objects match, small pages would mean many requests to the store.
         size = limit if predicate is None else max(limit, CHUNK)
         while True:
-            page = await self._storage.list(prefix, revision=revision, start=start, limit=size)
+            page = await self._storage.list(prefix, revision=revision, start=start, limit=size, counted=predicate is None)
             made: builtins.list[T] = []
             corrupt: builtins.list[Corrupt] = []
             await self._make_all(page.items, made, corrupt)

@@ -171,7 +171,7 @@ class EtcdStorage:
         items = (await self._range(wire.range_request(self._key(key), revision=revision))).items
         return items[0] if items else None
 
-    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
+    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0, counted: bool = True) -> Page:
         first, end = self._key(max(start, prefix)), self._key(prefix_end(prefix))
         items: builtins.list[KeyValue] = []
         at = revision

@@ -120,12 +120,12 @@ class _Contents:
 
 async def _pages(storage: Storage) -> AsyncIterator[Sequence[KeyValue]]:
     """All values, at one revision."""
-    page = await storage.list("/", limit=PAGE)
+    page = await storage.list("/", limit=PAGE, counted=False)
     while page.items:
         yield page.items
         if not page.more:
             return
-        page = await storage.list("/", revision=page.revision, start=page.items[-1].key + "\0", limit=PAGE)
+        page = await storage.list("/", revision=page.revision, start=page.items[-1].key + "\0", limit=PAGE, counted=False)
 
 
 def _described(storage: Storage, error: Corrupt) -> str:

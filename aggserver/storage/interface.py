@@ -223,8 +223,10 @@ class Storage(Protocol):
     async def get(self, key: str) -> KeyValue | None:
         """The key's newest state, None if it does not exist."""
 
-    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
+    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0, counted: bool = True) -> Page:
         """Keys under `prefix`, beginning at the key `start` (inclusive), at most `limit` (0: all), at `revision` (0: newest).
+
+        counted: whether the page's `remaining` is needed; otherwise it may be 0, since counting can take longer than reading.
 
         Raises Compacted or FutureRevision.
         """

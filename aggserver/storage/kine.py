@@ -175,11 +175,11 @@ class KineStorage(EtcdStorage):
 
     # Reading
 
-    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
+    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0, counted: bool = True) -> Page:
         if not revision:
             async with self._order.alone():
                 revision = await self.revision()
-        return await super().list(prefix, revision=revision, start=start, limit=limit)
+        return await super().list(prefix, revision=revision, start=start, limit=limit, counted=counted)
 
     async def _open_watch(self, prefix: str, after: int, *, previous: bool = False) -> EtcdWatch:
         async with self._order.alone():

@@ -70,7 +70,7 @@ class MemoryStorage:
         self._check()
         return self._current.get(key)
 
-    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
+    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0, counted: bool = True) -> Page:
         self._check()
         at = revision or self._publisher.revision
         self._check_revision(at)

@@ -260,7 +260,9 @@ class Past(Generic[T]):
         self._start = None if key is None else key + "\0"
 
     async def _state_in_store(self, start: str) -> list[T]:
-        page = await self._sources.storage.list(self._folder, revision=self._revision, start=start, limit=self._limit)
+        page = await self._sources.storage.list(
+            self._folder, revision=self._revision, start=start, limit=self._limit, counted=False
+        )
         items = [self._sources.make(item) for item in page.items if item.key < self._end]
         ended = not page.more or len(items) < len(page.items)
         self._start = None if ended else items[-1].key + "\0"

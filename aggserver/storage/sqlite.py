@@ -63,18 +63,22 @@ SELECT {_COLUMNS} FROM current c {_VALUE_OF} WHERE c.key >= ? AND c.key < ? ORDE
 _COUNT = "SELECT count(*) FROM current WHERE key >= ? AND key < ?"
 # The state at an old revision: keys that were not written since, and what the first later write of each other key replaced.
 # (SQLite takes a bare column from the row that has the min().)
-_STATE_AT = """(
-    SELECT key, revision, create_revision FROM current WHERE key >= :start AND key < :end AND revision <= :at
-    UNION ALL
-    SELECT key, previous, create_revision FROM (
-        SELECT key, previous, create_revision, min(revision) FROM events
-        WHERE revision > :at AND key >= :start AND key < :end GROUP BY key
-    ) WHERE previous > 0
-)"""
+_UNCHANGED = "SELECT key, revision, create_revision FROM current WHERE key >= :start AND key < :end AND revision <= :at"
+_CHANGED = """
+SELECT key, previous AS revision, create_revision FROM (
+    SELECT key, previous, create_revision, min(revision) FROM events
+    WHERE revision > :at AND key >= :start AND key < :end GROUP BY key
+) WHERE previous > 0
+"""
+# Each half ends at the limit, so that a page costs what is in it and what was written since, not what comes after it.
 _LIST_AT = f"""
-SELECT {_COLUMNS} FROM (SELECT * FROM {_STATE_AT} ORDER BY key LIMIT :limit) c {_VALUE_OF} ORDER BY c.key
+SELECT {_COLUMNS} FROM (
+    SELECT * FROM (
+        SELECT * FROM ({_UNCHANGED} ORDER BY key LIMIT :limit) UNION ALL SELECT * FROM ({_CHANGED} ORDER BY key LIMIT :limit)
+    ) ORDER BY key LIMIT :limit
+) c {_VALUE_OF} ORDER BY c.key
 """  # noqa: S608 - as above
-_COUNT_AT = f"SELECT count(*) FROM {_STATE_AT}"  # noqa: S608 - as above
+_COUNT_AT = f"SELECT count(*) FROM ({_UNCHANGED} UNION ALL SELECT * FROM ({_CHANGED}))"  # noqa: S608 - as above
 _HISTORY = """
 SELECT e.revision, e.key, e.create_revision, e.value IS NULL, CAST(e.value AS BLOB), e.checksum,
     e.previous, CAST(p.value AS BLOB), p.checksum
@@ -175,10 +179,10 @@ class SQLiteStorage:
             raise self._failed(error) from error
         return row and checked(*row)
 
-    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
+    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0, counted: bool = True) -> Page:
         start, end = max(start, prefix), prefix_end(prefix)
         history, shared = self._opened(self._history), self._opened(self._writer).shared
-        page = await self._read(lambda connection: _list(connection, history, shared, start, end, revision, limit))
+        page = await self._read(lambda connection: _list(connection, history, shared, start, end, revision, limit, counted))
         # The write may be committed but not delivered yet. Wait, because the caller may subscribe from this revision.
         await self._publisher.reached(page.revision)
         return page
@@ -265,21 +269,24 @@ def _list(
     end: str,
     revision: int,
     limit: int,
+    counted: bool,
 ) -> Page:
     """shared: returns the text of a key that is in memory already; the watch cache would keep a second one."""
     (newest,) = connection.execute(NEWEST).fetchone()
     if revision > newest:
         raise FutureRevision(revision, newest)
+    count, span = (limit + 1 if limit else -1), {"at": revision, "start": start, "end": end}
     if not revision or revision == newest:
-        rows = connection.execute(_LIST, (start, end, limit or -1)).fetchall()
-        total = connection.execute(_COUNT, (start, end)).fetchone()[0] if limit and len(rows) == limit else len(rows)
+        found = connection.execute(_LIST, (start, end, count)).fetchall()
+        total = _COUNT, (start, end)
     else:
         history.check(connection, revision)
-        span = {"at": revision, "start": start, "end": end, "limit": limit or -1}
-        rows = connection.execute(_LIST_AT, span).fetchall()
-        total = connection.execute(_COUNT_AT, span).fetchone()[0] if limit and len(rows) == limit else len(rows)
-    items = [checked(shared(key), *row) for key, *row in rows]
-    return Page(items, revision or newest, total > len(rows), total - len(rows))
+        found = connection.execute(_LIST_AT, {**span, "limit": count}).fetchall()
+        total = _COUNT_AT, span
+    rows = found[:limit] if limit else found
+    more = len(found) > len(rows)
+    remaining = connection.execute(*total).fetchone()[0] - len(rows) if more and counted else 0
+    return Page([checked(shared(key), *row) for key, *row in rows], revision or newest, more, remaining)
 
 
 def _history(connection: sqlite3.Connection, history: History, prefix: str, after: int, upto: int, limit: int) -> list[Event]:

@@ -64,6 +64,9 @@ async def list_in_pages(store: Storage) -> None:
     assert (keys(last.items), last.more, last.remaining) == ([f"{PODS}default/e"], False, 0)
     exact = await store.list(PODS, limit=5)
     assert (len(exact.items), exact.more, exact.remaining) == (5, False, 0)
+    for revision in (0, first.revision):
+        uncounted = await store.list(PODS, revision=revision, limit=2, counted=False)
+        assert (keys(uncounted.items), uncounted.more) == ([A, B], True)
 
 
 @SUITE.case

@@ -39,10 +39,10 @@ class Failing(MemoryStorage):
         if self.faults:
             raise self.faults.pop(0)
 
-    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
+    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0, counted: bool = True) -> Page:
         self.lists += 1
         self._fail()
-        return await super().list(prefix, revision=revision, start=start, limit=limit)
+        return await super().list(prefix, revision=revision, start=start, limit=limit, counted=counted)
 
     async def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
         await asyncio.sleep(0)

@@ -21,8 +21,8 @@ class Interrupted(MemoryStorage):
         self.listed: list[int] = []
         self.then: Callable[[], Awaitable[object]] | None = None
 
-    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
-        page = await super().list(prefix, revision=revision, start=start, limit=limit)
+    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0, counted: bool = True) -> Page:
+        page = await super().list(prefix, revision=revision, start=start, limit=limit, counted=counted)
         self.listed.append(page.revision)
         then, self.then = self.then, None
         if then is not None:

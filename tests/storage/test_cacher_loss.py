@@ -31,12 +31,12 @@ class Losing(MemoryStorage):
         self.reachable = asyncio.Event()
         self.reachable.set()
 
-    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
+    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0, counted: bool = True) -> Page:
         self.lists += 1
         await asyncio.sleep(0)
         if self.failures:
             raise self.failures.pop()
-        return await super().list(prefix, revision=revision, start=start, limit=limit)
+        return await super().list(prefix, revision=revision, start=start, limit=limit, counted=counted)
 
     async def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
         await self.reachable.wait()

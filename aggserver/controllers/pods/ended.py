@@ -30,7 +30,7 @@ async def remove_ended_pods(storage: Storage, pods: Store) -> None:
     """Remove the Pods that are left. To be run once, at the start. Raises StorageError, StatusError."""
     start, prefix = "", keys.resource_prefix("", "pods")
     while True:
-        page = await storage.list(prefix, start=start, limit=_PAGE)
+        page = await storage.list(prefix, start=start, limit=_PAGE, counted=False)
         for item in page.items:
             if _MARK in item.value:
                 await _remove(pods, codec.decode_stored(item.value)["metadata"])
