@@ -369,6 +369,7 @@ class DefinitionResource:
             converted=environment.converted,
             prune=self.schema(stored_version).prune_converted,
             conform_stored=self._conform_stored,
+            stored_form=self.schema(stored_version),
             read_fields=self._field_reader(),
             clock=environment.clock,
             new_uid=environment.new_uid,

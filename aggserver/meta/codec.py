@@ -56,8 +56,10 @@ _BEFORE_NUMBERS = (b'":', b"[", b",", b'":-', b"[-", b",-")
 # Escapes of a quote, a colon and a space, which can hide text that looks like the end of a key.
 _HIDDEN = re.compile(rb"\\u00(?:2[02]|3[aA])")
 _END_OF_KEY = b'":'
-# The most candidates for floats to check in the text; beyond that, which is rare, the value is walked over instead.
+# The most candidates for floats to check in the text: so many, and one in so many bytes. With more, the value is walked over
+# instead, which takes as long.
 _MAX_CANDIDATES = 64
+_CANDIDATE_BYTES = 128
 
 
 class DecodeError(ValueError):
@@ -74,7 +76,7 @@ def decode_json(body: bytes) -> Any:
     (1.0 is 1), else a float. The last of repeated keys counts. Invalid UTF-8 becomes U+FFFD. 250 levels of nesting are accepted,
     more than 254 never.
     """
-    return _decode_checking_keys(body)[0]
+    return _decode(body)[0]
 
 
 def decode_checking_keys(body: bytes) -> tuple[Any, bool]:
@@ -84,23 +86,25 @@ def decode_checking_keys(body: bytes) -> tuple[Any, bool]:
     """
     if len(body) > _MAX_BRACKETS and body.count(b"{") + body.count(b"[") > _MAX_BRACKETS:
         raise DecodeError(f"more than {_MAX_BRACKETS} objects and arrays")
-    return _decode_checking_keys(body)
+    value, compact = _decode(body)
+    # Most clients write compact JSON, which differs from the encoded value if a repeated key was dropped.
+    return value, compact is not None and (compact == body or compact == body.strip() or _as_many_keys(body, compact))
 
 
-def _decode_checking_keys(body: bytes) -> tuple[Any, bool]:
+def _decode(body: bytes) -> tuple[Any, bytes | None]:
+    """The value, and its compact JSON before numbers were normalised; None if it has none. Raises DecodeError."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        return _decode_unusual(body, error), False
+        return _decode_unusual(body, error), None
     try:
         # Fails for integers beyond 53 bits, which are rare, and for values that are nested too deeply to be encoded.
         compact = orjson.dumps(value, option=orjson.OPT_STRICT_INTEGER)
     except orjson.JSONEncodeError:
-        return _normalise(value, 0), False
+        return _normalise(value, 0), None
     if isinstance(value, float) or _may_have_floats(body):
         value = _normalise(value, 0)
-    # Most clients write compact JSON, which differs from the encoded value if a repeated key was dropped.
-    return value, compact == body or compact == body.strip() or _as_many_keys(body, compact)
+    return value, compact
 
 
 def _as_many_keys(body: bytes, compact: bytes) -> bool:
@@ -114,12 +118,13 @@ def _as_many_keys(body: bytes, compact: bytes) -> bool:
 def _may_have_floats(body: bytes) -> bool:
     """Whether the text may contain a number with a point or an exponent. Strings can cause false positives."""
     bare = body.translate(_DIGITS_ARE_0, _SPACES)
+    most = _MAX_CANDIDATES + len(body) // _CANDIDATE_BYTES
     candidates = after = 0
     at = bare.find(_END_OF_ZEROS)
     while at >= 0:
         candidates += 1
         start = after + len(bare[after:at].rstrip(b"0"))
-        if candidates > _MAX_CANDIDATES or bare.endswith(_BEFORE_NUMBERS, 0, start):
+        if candidates > most or bare.endswith(_BEFORE_NUMBERS, 0, start):
             return True
         after = at + 1
         at = bare.find(_END_OF_ZEROS, after)

@@ -13,6 +13,7 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -32,8 +33,9 @@ MAX_BYTES = 128 * 1024 * 1024
 _SWEEP_BYTES = 8 * 1024 * 1024
 # Memory of an entry beside the object's bytes.
 _ENTRY_BYTES = 500
-# A batch: as many objects as clients usually list at once, and at most so many bytes, since the converter decodes it as a whole.
-BATCH_OBJECTS = 500
+# A batch: a quarter of the objects that clients usually list at once, so that a webhook works on some while others are decoded here,
+# and at most so many bytes, since the converter decodes it as a whole.
+BATCH_OBJECTS = 125
 BATCH_BYTES = 4 * 1024 * 1024
 # Concurrent conversions of one resource: of batches, and of single objects, which do not wait behind lists.
 _CONCURRENT = 4
@@ -304,6 +306,10 @@ async def worked(work: Callable[[], T], *, is_large: bool) -> T:
 
 def is_large(tree: Any) -> bool:
     """Whether a JSON value has many values in it: a converter may return millions for a small object. Stops at the limit."""
+    with suppress(TypeError):  # it is nested too deeply to be encoded
+        # Each value takes two bytes at least, so that the values of nearly all objects need not be counted.
+        if len(codec.encode_json(tree)) <= 2 * _LARGE_VALUES:
+            return False
     left, rest = _LARGE_VALUES, [tree]
     while rest:
         value = rest.pop()

@@ -23,7 +23,8 @@ class ResourceStorage:
 
     api_version: the version that objects are stored in. prune: prunes an object that was converted to it, in place.
     conform_stored: prunes and defaults an object read from the storage, in any version, in place. None if there is no schema;
-    then bytes in the right version are sent as they are.
+    then bytes in the right version are sent as they are. stored_form: `StoredObject.form` of objects in the version that they are
+    stored in, which are pruned and defaulted already; None if nobody knows it.
     read_fields: the selectable fields of an object, besides name and namespace. clock: seconds since the epoch.
     random: an integer in [0, argument), for generated names. max_object_bytes: limit for an object as it is stored.
     converted: the cache of converted objects, of all resources.
@@ -47,6 +48,7 @@ class ResourceStorage:
     random: Callable[[int], int]
     max_object_bytes: int
     converted: ConversionCache
+    stored_form: object = None
     epoch: int = 0
     content_since: Callable[[], int] = int
     objects_since: Callable[[], int] = int

@@ -272,7 +272,8 @@ class Views:
         """The decoded object in its stored version, pruned and defaulted. Raises Unreadable and ObjectTooLarge."""
         try:
             tree = obj.decoded()
-            if self._resource.conform_stored is not None:
+            is_conformed = obj.form is not None and obj.form is self._resource.stored_form
+            if self._resource.conform_stored is not None and not is_conformed:
                 self._resource.conform_stored(tree)
         except Corrupt as error:
             raise Unreadable(self._cacher.mark_corrupt(error)) from None

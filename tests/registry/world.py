@@ -138,6 +138,7 @@ class World:
                 converter=self.converter,
                 prune=conform("v1"),
                 conform_stored=conform_stored,
+                stored_form=FORMS["v1"],
                 read_fields=read_fields({"spec.color": jsonpath.compile(".spec.color")}),
                 clock=self.clock,
                 new_uid=self._new_uid,
