@@ -1,8 +1,8 @@
 """`python -m benchmarks.millions`: two million small objects, as policy reports are: start, memory, lists, creates, a watch.
 
-Objects are sent with 300 bytes, and ten in turn share a value of the label `group`. aggserver's are written into its store while it
-is stopped, as copies of one that it has made itself, because two million creates would take half an hour; kube-apiserver's are
-created, and are far fewer. After a restart each row is measured once, in the order of the table, and /healthz is asked for
+Objects are sent with 300 bytes, and ten in turn share a value of the label `group`. aggserver's are written into its store while
+it is stopped, as copies of one that it has made itself, because two million creates would take half an hour; kube-apiserver's
+are created, and are far fewer. After a restart each row is measured once, in the order of the table, and /healthz is asked for
 meanwhile, one request after the other on a connection of its own: its longest answer shows for how long nothing else could run.
 `--write-docs` writes the table into docs/benchmarks.md.
 """

@@ -33,8 +33,8 @@ MAX_BYTES = 128 * 1024 * 1024
 _SWEEP_BYTES = 8 * 1024 * 1024
 # Memory of an entry beside the object's bytes.
 _ENTRY_BYTES = 500
-# A batch: a quarter of the objects that clients usually list at once, so that a webhook works on some while others are decoded here,
-# and at most so many bytes, since the converter decodes it as a whole.
+# A batch: a quarter of the objects that clients usually list at once, so that a webhook works on some while others are decoded
+# here, and at most so many bytes, since the converter decodes it as a whole.
 BATCH_OBJECTS = 125
 BATCH_BYTES = 4 * 1024 * 1024
 # Concurrent conversions of one resource: of batches, and of single objects, which do not wait behind lists.
