@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from benchmarks import interpreters
 from benchmarks.full_lists import Figures, full_lists_document
 from benchmarks.layers import LAYERS, OTHER, layer_of, layers_document, profile, samples_of
+from benchmarks.millions import FIRST, Column, Figure, copies, millions_document
 from benchmarks.replicas import ASIDE, WORK, Cost, Model, model, replicas_document
 
 MADE = {
@@ -117,3 +119,28 @@ def test_the_table_of_pythons() -> None:
         "| 3.13.5 of Debian | 100 | 200 | 300 | 400 | 500 | 600 | 130 MB |",
     ]
     assert lines[2].count("|") == lines[-1].count("|")
+
+
+def test_copies_are_objects_of_their_own() -> None:
+    key = "/bench.aggserver.dev/crontabs/bench/obj-000000"
+    uid = "00000000-0000-4000-8000-0000000000ff"
+    value = {"metadata": {"labels": {"group": "group-000000"}, "name": "obj-000000", "uid": uid}}
+    made = dict(copies(key, json.dumps(value).encode(), 25))
+    assert [name[-10:] for name in made] == [f"obj-{count:06}" for count in range(1, 25)]
+    objects = [json.loads(text)["metadata"] for text in made.values()]
+    assert [obj["name"] for obj in objects] == [name[-10:] for name in made]
+    assert len({uid, *(obj["uid"] for obj in objects)}) == 25
+    groups = Counter(obj["labels"]["group"] for obj in objects)
+    assert groups == {"group-000000": 9, "group-000001": 10, "group-000002": 5}
+
+
+def test_the_table_of_millions() -> None:
+    ours = Column("aggserver", 1000, stored=500, start_seconds=1.0, empty_memory=1_000_000, memory=1_800_000, peak=2_000_000)
+    ours.figures[FIRST.title] = Figure(2.5, 40.0)
+    ours.failed["list of all"] = "it broke"
+    document = millions_document([Column("kube-apiserver", 10), ours], "On a machine.")
+    assert document.startswith("On a machine.\n\n| what | kube-apiserver, 10 | aggserver, 1,000 |\n")
+    assert f"| {FIRST.title} | n/a | 2.5 s (40 ms) |" in document
+    assert "| memory after the first list | 0 MB | 2 MB |" in document
+    assert "stored in 500 bytes, and takes 300 bytes of memory beside them; 1 MB are those of an empty server." in document
+    assert "- aggserver, 1,000: list of all: it broke" in document

@@ -58,6 +58,7 @@ READ = [
     "python -m benchmarks.interpreters",
     "python -m benchmarks.layers",
     "python -m benchmarks.merging",
+    "python -m benchmarks.millions",
     "python -m benchmarks.operators",
     "python -m benchmarks.page",
     "python -m benchmarks.replicas",

@@ -60,7 +60,7 @@ _GET = f"SELECT {_COLUMNS} FROM current c {_VALUE_OF} WHERE c.key = ?"  # noqa: 
 _LIST = f"""
 SELECT {_COLUMNS} FROM current c {_VALUE_OF} WHERE c.key >= ? AND c.key < ? ORDER BY c.key LIMIT ?
 """  # noqa: S608 - as above
-_COUNT = "SELECT count(*) FROM current WHERE key >= ? AND key < ?"
+_COUNT = "SELECT count(*) FROM current WHERE key >= :start AND key < :end"
 # The state at an old revision: keys that were not written since, and what the first later write of each other key replaced.
 # (SQLite takes a bare column from the row that has the min().)
 _UNCHANGED = "SELECT key, revision, create_revision FROM current WHERE key >= :start AND key < :end AND revision <= :at"
@@ -188,7 +188,9 @@ class SQLiteStorage:
         return page
 
     async def count(self, prefix: str) -> int:
-        found: int = await self._read(lambda connection: connection.execute(_COUNT, (prefix, prefix_end(prefix))).fetchone()[0])
+        found: int = await self._read(
+            lambda connection: connection.execute(_COUNT, {"start": prefix, "end": prefix_end(prefix)}).fetchone()[0]
+        )
         return found
 
     async def room(self) -> int | None:
@@ -278,14 +280,14 @@ def _list(
     count, span = (limit + 1 if limit else -1), {"at": revision, "start": start, "end": end}
     if not revision or revision == newest:
         found = connection.execute(_LIST, (start, end, count)).fetchall()
-        total = _COUNT, (start, end)
+        counting = _COUNT
     else:
         history.check(connection, revision)
         found = connection.execute(_LIST_AT, {**span, "limit": count}).fetchall()
-        total = _COUNT_AT, span
+        counting = _COUNT_AT
     rows = found[:limit] if limit else found
     more = len(found) > len(rows)
-    remaining = connection.execute(*total).fetchone()[0] - len(rows) if more and counted else 0
+    remaining = connection.execute(counting, span).fetchone()[0] - len(rows) if more and counted else 0
     return Page([checked(shared(key), *row) for key, *row in rows], revision or newest, more, remaining)
 
 
