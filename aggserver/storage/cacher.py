@@ -149,13 +149,13 @@ class Cacher(Generic[T]):
     async def _load(self) -> None:
         if self._prepare is not None:
             await self._prepare()
-        objects: builtins.list[T] = []
+        objects: Ordered[T] = Ordered()
         corrupt: builtins.list[Corrupt] = []
         revision = await self._read_all(objects, corrupt)
         # After a lost watch on the store, the events in between are unknown: watches end with an error that makes clients list
         # again.
         self._end_watchers(Compacted(self.revision, revision))
-        self._objects = Ordered([item.key for item in objects], objects)
+        self._objects = objects
         self._indexes.clear()
         self._indexes = Indexes(self._objects, self._turns, self._clock)
         self._window = Window(revision)
@@ -168,10 +168,10 @@ class Cacher(Generic[T]):
         self._loaded = True
         self._prepare = None
 
-    async def _read_all(self, into: builtins.list[T], corrupt: builtins.list[Corrupt]) -> int:
+    async def _read_all(self, into: Ordered[T], corrupt: builtins.list[Corrupt]) -> int:
         """Read every object, page by page, all at the revision of the first page, which is returned."""
         page = await self._storage.list(self._prefix, limit=PAGE, counted=False)
-        await self._make_all(page.items, into, corrupt)
+        await self._append_all(page.items, into, corrupt)
         while page.more:
             # Frozen objects are not scanned by the garbage collector; otherwise it would scan all that is loaded again and again,
             # 0.2 s each time for 500,000 objects. Frozen garbage is never collected, so the young objects are collected before.
@@ -184,8 +184,13 @@ class Cacher(Generic[T]):
             except Compacted as error:
                 # The client did not ask for that revision, so it must not get Compacted: the server can't answer yet.
                 raise Unavailable(f"loading {self._prefix} took longer than the store keeps history: {error}") from error
-            await self._make_all(page.items, into, corrupt)
+            await self._append_all(page.items, into, corrupt)
         return page.revision
+
+    async def _append_all(self, items: Sequence[KeyValue], into: Ordered[T], corrupt: builtins.list[Corrupt]) -> None:
+        made: builtins.list[T] = []
+        await self._make_all(items, made, corrupt)
+        into.append([item.key for item in made], made)
 
     async def _make_all(self, items: Sequence[KeyValue], into: builtins.list[T], corrupt: builtins.list[Corrupt]) -> None:
         for first in range(0, len(items), CHUNK):

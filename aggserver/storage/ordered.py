@@ -28,12 +28,23 @@ class Ordered(Generic[T]):
 
     def __init__(self, keys: Sequence[str] = (), values: Sequence[T] = ()) -> None:
         """`keys` are sorted; `values` are the keys' values, in the same order."""
-        cuts = range(0, max(len(keys), 1), PART)
-        self._keys = [list(keys[cut : cut + PART]) for cut in cuts]
-        self._values = [list(values[cut : cut + PART]) for cut in cuts]
-        # The least key that belongs to each part.
-        self._starts = ["", *(part[0] for part in self._keys[1:])]
-        self._shared = [False] * len(self._keys)  # for each part, whether a frozen map may use it
+        self._keys: list[list[str]] = [[]]
+        self._values: list[list[T]] = [[]]
+        self._starts = [""]  # the least key that belongs to each part
+        self._shared = [False]  # for each part, whether a frozen map may use it
+        self.append(keys, values)
+
+    def append(self, keys: Sequence[str], values: Sequence[T]) -> None:
+        """Add keys that are sorted and greater than all others, and their values. Not to a map that was frozen."""
+        for cut in range(0, len(keys), PART):
+            part = list(keys[cut : cut + PART])
+            if self._keys[-1]:
+                self._starts.append(part[0])
+                self._keys.append(part)
+                self._values.append(list(values[cut : cut + PART]))
+                self._shared.append(False)
+            else:
+                self._keys[-1], self._values[-1] = part, list(values[cut : cut + PART])
 
     def __len__(self) -> int:
         return sum(map(len, self._keys))

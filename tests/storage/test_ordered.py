@@ -48,6 +48,21 @@ def test_any_writes_leave_what_a_dict_has(loaded: int, removals: float) -> None:
     assert found.get("001") is None
 
 
+@pytest.mark.parametrize("sizes", [(0, 5, 0, 9), (4, 4), (1, 1, 1), (3, 10)])
+def test_what_is_appended(sizes: tuple[int, ...]) -> None:
+    keys = [f"{number:03}" for number in range(0, 2 * sum(sizes), 2)]
+    expected = {key: int(key) for key in keys}
+    found: Ordered[int] = Ordered()
+    for size in sizes:
+        part, keys = keys[:size], keys[size:]
+        found.append(part, [expected[key] for key in part])
+    check(found, expected, "", "~")
+    for number in range(1, 2 * sum(sizes), 2):
+        found.put(f"{number:03}", number)
+        expected[f"{number:03}"] = number
+    check(found, expected, "", "~")
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_values_of_many_keys(seed: int) -> None:
     chance = random.Random(seed)
