@@ -252,3 +252,13 @@ async def test_who_it_is_on_a_connection_from_before_the_cas_were_known(name: st
         assert caught.value.code == expected
     else:
         assert (await asked).user.name == expected
+
+
+async def test_the_proxy_s_users_are_known_by_their_headers_alone() -> None:
+    proxy = RequestHeaderConfig(Roots.from_pem(PROXY_CA.cert_pem))
+    authenticator = Authenticator(AuthenticationConfig(request_header=proxy, request_header_ca=PROXY_CA.cert_pem))
+    users = [
+        (await authenticator.authenticate([*BOB, (b"audit-id", b"%d" % number)], PEERS["proxy"], NOW)).user for number in range(3)
+    ]
+    assert users[0].name == "bob"
+    assert len(proxy.known) == 1, "the other headers differ in every request"

@@ -168,3 +168,26 @@ def test_from_flags() -> None:
     assert RequestHeaderConfig.from_flags(ROOTS, *names) == config(allowed_names=("front-proxy-client",), uid_headers=())
     with pytest.raises(ValueError, match='empty header " "'):
         RequestHeaderConfig.from_flags(ROOTS, [], [" "], [], [], [])
+
+
+# --- users that are kept ---
+
+
+def test_a_user_is_made_once() -> None:
+    settings = config()
+    headers = [(b"x-remote-user", b"u"), (b"x-remote-group", b"g"), (b"x-remote-extra-a", b"1")]
+    first = authenticate(list(headers), settings)
+    assert first == UserInfo("u", "", ("g",), {"a": ("1",)})
+    assert authenticate(list(headers), settings) is first
+    for changed in (headers[:1], headers[:2], headers[1:], [*headers, (b"x-remote-group", b"h")], headers[::-1][:2]):
+        assert authenticate(changed, settings) != first
+    assert authenticate(headers, config()) is not first, "other settings may read the headers in another way"
+
+
+def test_few_users_are_kept() -> None:
+    settings = config()
+    for number in range(1500):
+        authenticate([(b"x-remote-user", b"u%d" % number)], settings)
+        authenticate([(b"x-remote-user", b"v"), (b"x-remote-extra-a", b"%d" % number * 2000)], settings)
+    assert 0 < len(settings.known) <= 1024
+    assert sum(len(value) for headers in settings.known for _, value in headers) < 10_000

@@ -29,6 +29,7 @@ from tests.fakes.cluster import FakeCluster
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, crontab, definition, version
 from tests.fakes.lane import Uncounted
 from tests.fakes.server import ADMIN, ALICE, LocalServer
+from tests.integration import cases_reads
 
 Headers = Mapping[str, str] | list[tuple[str, str]]
 
@@ -162,6 +163,18 @@ def stored(number: int) -> bytes:
     obj = crontab(str(number))
     obj["metadata"]["labels"] = {"number": str(number)}
     return codec.encode_json(obj)
+
+
+CASES = {name: request.headers for name, case in cases_reads.CASES.items() for request in case if request.method == "GET"}
+
+
+async def test_headers_that_are_compared_with_upstream(server: LocalServer, client: Client) -> None:
+    """The answers to a get are those of the application in every form that the integration tests ask kube-apiserver for."""
+    for headers in {tuple(sorted(headers.items())): headers for headers in CASES.values()}.values():
+        for target in (ONE, f"{CRONTABS_PATH}/nothing"):
+            await client.get(target, headers=headers)
+            assert server.app.taken, headers
+            server.app.taken.clear()
 
 
 OTHERS: dict[str, dict[str, Any]] = {

@@ -4,6 +4,7 @@ import asyncio
 from typing import NamedTuple
 
 import pytest
+from hpack import Decoder
 from hyperframe.frame import DataFrame, GoAwayFrame, HeadersFrame, RstStreamFrame, SettingsFrame, WindowUpdateFrame
 
 from aggserver.server.http2.connection import LEAST_ROOM
@@ -128,6 +129,8 @@ async def test_the_connection_ends_with_an_answer_that_says_so():
     await peer.send(peer.head(), peer.head())
     frames = peer.take()
     assert [type(frame) for frame in frames[:3]] == [HeadersFrame, DataFrame, GoAwayFrame]
+    head = Decoder().decode(frames[0].data)
+    assert head == [(":status", "200"), ("content-length", "4"), ("date", "today")], "HTTP/2 has no header `connection`"
     assert peer.http2.leaving
     await peer.send(peer.head())
     assert [type(frame) for frame in peer.take()] == [RstStreamFrame], "the client is to send it elsewhere"
