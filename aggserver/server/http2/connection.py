@@ -293,8 +293,7 @@ class _Stream:
             self._finished()
         else:
             http2.flush()
-        if http2.wire.is_full:
-            await http2.wire.drain()
+        await http2.wire.drain()
 
     async def _send_parts(self, data: bytes, *, ended: bool) -> None:
         """Send what does not fit into the windows, or into one write. Waits for the client's windows and the socket."""
