@@ -162,6 +162,8 @@ PURE = (
     "aggserver.kinds.network_cells",
     "aggserver.kinds.pod_cells",
     "aggserver.kinds.rbac_validation",
+    "aggserver.kinds.quota_rules",
+    "aggserver.kinds.quota_usage",
     "aggserver.kinds.resource_names",
     "aggserver.kinds.resources",
     "aggserver.kinds.secrets",

@@ -143,6 +143,7 @@ class Attributes:
     kind, object_version: kind and apiVersion of the objects, which differ from the resource's for a scale. name: '' where it is
     not known yet. options: the members of the CreateOptions, UpdateOptions, PatchOptions or DeleteOptions, as JSON. warnings:
     texts for Warning headers; plugins append to them, and to audit_annotations. origin: None for what the server itself does.
+    undo: plugins append what takes back what they have counted, for a write that fails after they have validated it.
     """
 
     operation: str
@@ -160,6 +161,7 @@ class Attributes:
     objects: ResourceObjects = _ONE_VERSION
     origin: RequestOrigin | None = None
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
+    undo: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def deadline(self) -> float:
@@ -187,6 +189,7 @@ class Attributes:
             self.objects,
             self.origin,
             self.reinvocation,
+            self.undo,
         )
 
 
@@ -338,6 +341,12 @@ class BoundChain:
         finally:
             if done is not None:
                 done(rejected)
+
+    def failed(self) -> None:
+        """See `registry.rest.Admission`."""
+        undo = self._attributes.undo
+        while undo:
+            undo.pop()()
 
     def _of(self, obj: JSONObject | None, old: JSONObject | None) -> Attributes:
         given = self._attributes

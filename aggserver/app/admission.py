@@ -21,7 +21,7 @@ from aggserver.admission.cluster_params import ClusterParams
 from aggserver.admission.cluster_sources import ClusterSources, Readiness
 from aggserver.admission.namespace_lifecycle import NamespaceLifecycle, Namespaces
 from aggserver.admission.observer import AdmissionObserver, ObservedMutating, ObservedValidating, steps
-from aggserver.admission.resource_quota import ResourceQuota
+from aggserver.admission.resource_quota import ClusterQuotas, ResourceQuota
 from aggserver.admission.sources import Collection, Sources
 from aggserver.admission.webhook_configurations import Conditions, WebhookIndex
 from aggserver.admission.webhooks import MutatingWebhooks, ValidatingWebhooks, WebhookCalls
@@ -30,6 +30,7 @@ from aggserver.authorization import attributes as access
 from aggserver.authorization.delegating import Authorizer
 from aggserver.certificates.issuing import requested_groups
 from aggserver.cluster import Cluster
+from aggserver.controllers.first_use import until_stored
 from aggserver.endpoints.installer import Installer
 from aggserver.kinds.namespaces import StoredNamespaces
 from aggserver.meta import errors
@@ -38,6 +39,7 @@ from aggserver.options import ADMISSION_PLUGINS, Options
 from aggserver.registry.store import Store
 from aggserver.standalone.sources import OwnParams, OwnSources, own_kinds
 from aggserver.standalone.stored_collection import StoredCollection
+from aggserver.storage import keys
 from aggserver.storage.interface import Storage
 from aggserver.webhook.config import ClientConfig
 from aggserver.webhook.identities import Identities
@@ -47,6 +49,7 @@ from aggserver.webhook.lazy import LazyWebhooks
 if TYPE_CHECKING:
     from aggserver.admission.owner_references import FindResources, OwnerReferencesPermissionEnforcement
     from aggserver.admission.policy.plugins import FindParams, Lookups, MutatingAdmissionPolicies, ValidatingAdmissionPolicies
+    from aggserver.controllers.quota.controller import QuotaController
     from aggserver.kinds.limit_ranger import LimitRanger
 
 __all__ = ["AggregatedAdmission", "Common", "OwnLimits", "StandaloneAdmission"]
@@ -90,7 +93,7 @@ class AggregatedAdmission:
                     observer,
                 ),
             ),
-            "ResourceQuota": ResourceQuota(self._cluster, sources.quotas),
+            "ResourceQuota": ResourceQuota(ClusterQuotas(self._cluster), sources.quotas),
         }
         return _chain(plugins, self._common.enabled(), [Readiness(sources)], observer)
 
@@ -107,10 +110,43 @@ class AggregatedAdmission:
 
 
 class OwnLimits:
-    """The LimitRanges of the server itself."""
+    """The LimitRanges and ResourceQuotas of the server itself."""
 
     def __init__(self, storage: Storage) -> None:
+        self._storage = storage
         self.ranges = StoredCollection(storage, "", "limitranges")
+        self.quotas = StoredCollection(storage, "", "resourcequotas")
+        self._installer: Installer | None = None
+
+    def plugins(self, installer: Installer) -> dict[str, _Plugin]:
+        self._installer = installer
+        quotas = _ResourceQuota(self.quotas.objects, lambda: self.quota_controller.plugin)
+        return {"LimitRanger": _LimitRanger(self.ranges.objects), "ResourceQuota": quotas}
+
+    @cached_property
+    def quota_controller(self) -> QuotaController:
+        """Made with the first quota."""
+        from aggserver.controllers.quota.controller import QuotaController
+
+        assert self._installer is not None
+        controller = QuotaController(self._storage, self.quotas.objects, self._installer, time.time)
+        self.quotas.changed = controller.quota_changed
+        return controller
+
+    async def count(self) -> None:
+        """The task of the controller of quotas, which waits for the first of them."""
+        await until_stored(self._storage, keys.resource_prefix("", "resourcequotas"))
+        await self.quota_controller.run()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.ranges.run())
+            tasks.create_task(self.quotas.run())
+
+    async def known(self) -> None:
+        """Wait until those in the store at the start were read."""
+        await self.ranges.known()
+        await self.quotas.known()
 
 
 class StandaloneAdmission:
@@ -141,7 +177,7 @@ class StandaloneAdmission:
         world = _World(self._namespaces, self._params.find, partial(own_kinds, installer), observer)
         plugins = {**_plugins(self._common, rules, world), **_certificate_plugins(self._common.authorizer)}
         if self._limits is not None:
-            plugins["LimitRanger"] = _LimitRanger(self._limits.ranges.objects)
+            plugins |= self._limits.plugins(installer)
         return _chain(plugins, self._common.enabled(), [], observer, self._last)
 
     def of_files(self) -> Chain:
@@ -153,13 +189,13 @@ class StandaloneAdmission:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._sources.run())
             if self._limits is not None:
-                tasks.create_task(self._limits.ranges.run())
+                tasks.create_task(self._limits.run())
 
     async def known(self) -> None:
         """Wait until the rules in the store at the start were read."""
         await self._sources.known()
         if self._limits is not None:
-            await self._limits.ranges.known()
+            await self._limits.known()
 
     def stop(self) -> None:
         if self._params is not None:
@@ -248,6 +284,20 @@ class _LimitRanger:
         from aggserver.kinds.limit_ranger import LimitRanger
 
         return LimitRanger(self._ranges)
+
+
+class _ResourceQuota:
+    """`ResourceQuota`, made with the first write in a namespace with a quota. quotas: all there are."""
+
+    def __init__(self, quotas: Collection, plugin: Callable[[], ResourceQuota]) -> None:
+        self._quotas = quotas
+        self._plugin = plugin
+
+    def concerns(self, attributes: Attributes) -> bool:
+        return bool(self._quotas.within(attributes.namespace)) and self._plugin().concerns(attributes)
+
+    async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
+        await self._plugin().validate(attributes, obj, old)
 
 
 class _Owners:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from aggserver.app.admission import OwnLimits
 from aggserver.app.credentials import Credentials
 from aggserver.app.service_accounts import ServiceAccounts
 from aggserver.authentication.user import PRIVILEGED_GROUP
@@ -29,7 +30,12 @@ __all__ = ["rare_controllers"]
 
 
 def rare_controllers(
-    storage: Storage, kinds: Kinds, installer: Installer, accounts: ServiceAccounts, credentials: Credentials
+    storage: Storage,
+    kinds: Kinds,
+    installer: Installer,
+    accounts: ServiceAccounts,
+    credentials: Credentials,
+    limits: OwnLimits,
 ) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
     """The function that runs each controller, by the controller's name."""
     network = _Network(storage, kinds, installer)
@@ -42,6 +48,7 @@ def rare_controllers(
         "serviceaccount-token-controller": partial(_fill_secrets, storage, kinds, accounts, credentials),
         "certificatesigningrequest-signing-controller": partial(_sign_requests, storage, kinds, credentials),
         "persistentvolumeclaim-protection-controller": partial(_protect_claims, storage, installer),
+        "resourcequota-controller": limits.count,
         "persistentvolume-protection-controller": partial(_protect_volumes, storage, installer),
         "volumeattributesclass-protection-controller": partial(_protect_attributes_classes, storage, installer),
         "cronjob-controller": partial(_run_cron_jobs, storage, installer),

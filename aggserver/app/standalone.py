@@ -191,8 +191,8 @@ async def _run(
                 await publish(built_in.store, address, server.port)
 
         rare = {}
-        if built_in is not None:
-            rare = rare_controllers(storage, built_in, engine.installer, accounts, credentials)
+        if built_in is not None and limits is not None:
+            rare = rare_controllers(storage, built_in, engine.installer, accounts, credentials, limits)
         background = supervise(
             ("controller of definitions", definition_controller.run),
             ("watch of the rules of admission", admission.run),

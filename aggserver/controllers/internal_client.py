@@ -85,6 +85,12 @@ class InternalClient:
             if served.info.namespaced and "delete" in served.resource.verbs:
                 yield name
 
+    def is_stored(self, group: str, resource: str) -> bool:
+        """Whether a resource is served, namespaced, and has its objects in the store."""
+        self._refresh()
+        served = self._served.get((group, resource))
+        return served is not None and served.info.namespaced
+
     def elsewhere(self) -> Iterator[tuple[str, str]]:
         """Group and plural of each namespaced resource whose objects can be deleted, and are not in the store."""
         self._refresh()

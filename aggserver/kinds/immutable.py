@@ -12,6 +12,7 @@ from aggserver.kinds.claim_updates import changed_claim
 from aggserver.kinds.job_updates import changed_job
 from aggserver.kinds.network_ranges import changed_range
 from aggserver.kinds.pod_updates import changed_pod, semantic
+from aggserver.kinds.quota_rules import changed_quota
 from aggserver.kinds.service_rules import changed_service
 from aggserver.kinds.storage_rules import changed_capacity
 from aggserver.meta import codec, field
@@ -92,6 +93,7 @@ _OWN: Mapping[str, Callable[[JSONObject, JSONObject], Iterable[FieldError]]] = {
     "batch/v1.Job": changed_job,
     "core/v1.PersistentVolumeClaim": changed_claim,
     "core/v1.Pod": changed_pod,
+    "core/v1.ResourceQuota": changed_quota,
     "core/v1.Service": changed_service,
     "networking/v1.ServiceCIDR": changed_range,
     "storage/v1.CSIStorageCapacity": changed_capacity,

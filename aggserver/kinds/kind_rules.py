@@ -14,6 +14,7 @@ from aggserver.kinds.limit_range_rules import limit_range_problems
 from aggserver.kinds.network_ranges import ip_address_problems, range_problems
 from aggserver.kinds.pod_rules.texts import config_key, described
 from aggserver.kinds.priorities import priority_class_problems
+from aggserver.kinds.quota_rules import quota_problems
 from aggserver.kinds.secrets import secret_problems
 from aggserver.kinds.service_rules import service_problems
 from aggserver.kinds.storage_rules import attributes_class_problems, storage_capacity_problems
@@ -90,6 +91,7 @@ _RULES: Mapping[str, Callable[[JSONObject], Iterable[FieldError]]] = {
     "batch/v1.Job": _job,
     "core/v1.ConfigMap": _config_map,
     "core/v1.LimitRange": limit_range_problems,
+    "core/v1.ResourceQuota": quota_problems,
     "core/v1.Secret": _secret,
     "core/v1.Service": service_problems,
     "flowcontrol/v1.FlowSchema": flow_schema_problems,

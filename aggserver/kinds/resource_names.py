@@ -14,6 +14,7 @@ from aggserver.meta.names import qualified_name
 
 __all__ = [
     "INTEGERS",
+    "SCOPES",
     "container_resource_problems",
     "goes_with_scope",
     "is_extended",
@@ -53,6 +54,7 @@ _OF_SCOPES = {
     "Terminating": _OF_PODS,
     "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
 }
+SCOPES = frozenset(_OF_SCOPES)
 
 
 def is_native(name: str) -> bool:

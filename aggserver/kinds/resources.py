@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from aggserver.meta import quantity
 from aggserver.meta.json_types import JSONMapping
 
-__all__ = ["is_huge_pages", "pod_limits", "pod_requests", "qos_class"]
+__all__ = ["is_huge_pages", "larger", "pod_limits", "pod_requests", "qos_class"]
 
 _Amounts = dict[str, str]
 _QOS_RESOURCES = ("cpu", "memory")
@@ -41,8 +41,8 @@ def _aggregated(spec: JSONMapping, which: str) -> _Amounts:
         if container.get("restartPolicy") == "Always":
             total = _sum((total, _amounts(container, which)))
             beside = now
-        highest = _larger(highest, now)
-    return _larger(total, highest)
+        highest = larger(highest, now)
+    return larger(total, highest)
 
 
 def _amounts(container: JSONMapping, which: str) -> Mapping[str, str]:
@@ -60,7 +60,8 @@ def _sum(lists: Iterable[Mapping[str, str]]) -> _Amounts:
     return total
 
 
-def _larger(left: Mapping[str, str], right: Mapping[str, str]) -> _Amounts:
+def larger(left: Mapping[str, str], right: Mapping[str, str]) -> _Amounts:
+    """Of each resource the larger amount."""
     larger = dict(left)
     for name, amount in right.items():
         if name not in larger or quantity.parse(amount).compare(quantity.parse(larger[name])) > 0:

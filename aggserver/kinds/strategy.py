@@ -20,6 +20,7 @@ from aggserver.kinds.immutable import changed_immutables
 from aggserver.kinds.jobs import job_status_problems
 from aggserver.kinds.kind_rules import kind_problems
 from aggserver.kinds.pod_updates import changed_annotations
+from aggserver.kinds.quota_rules import quota_status_problems
 from aggserver.kinds.warnings import warnings
 from aggserver.merge import fieldset, go_types
 from aggserver.merge.atom import Atom
@@ -39,9 +40,9 @@ from aggserver.scheme.validation import Rule, validate
 
 __all__ = ["ALL_METADATA", "KindStatusStrategy", "KindStrategy", "type_conformer"]
 
-_POD, _JOB = "core/v1.Pod", "batch/v1.Job"
+_POD, _JOB, _QUOTA = "core/v1.Pod", "batch/v1.Job", "core/v1.ResourceQuota"
 # Kinds for which errors of immutable fields are reported last, as upstream.
-_CHANGES_LAST = frozenset({_POD, _JOB, "apps/v1.StatefulSet", "core/v1.PersistentVolumeClaim"})
+_CHANGES_LAST = frozenset({_POD, _JOB, _QUOTA, "apps/v1.StatefulSet", "core/v1.PersistentVolumeClaim"})
 # In updates of this kind, only immutable fields are checked: the object may have been created as an Event of the core group.
 _LENIENT = "events/v1.Event"
 _SIGNING = "certificates/v1.CertificateSigningRequest"
@@ -300,6 +301,7 @@ class KindStatusStrategy(KindStrategy):
 
 _STATUS_PROBLEMS: Mapping[str, Callable[[JSONObject, JSONObject], list[FieldError]]] = {
     _JOB: job_status_problems,
+    _QUOTA: quota_status_problems,
     _POD: lambda obj, old: list(changed_annotations(obj, old)),
     "flowcontrol/v1.FlowSchema": conditions_problems,
     "flowcontrol/v1.PriorityLevelConfiguration": conditions_problems,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from aggserver.kinds.quota_rules import quota_warnings
 from aggserver.meta import quantity
 from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONMapping
@@ -347,6 +348,7 @@ _WARNINGS: Mapping[str, _Warnings] = {
     "core/v1.Pod": _of_pod,
     "core/v1.PodTemplate": _of_template("template"),
     "core/v1.ReplicationController": _of_template("spec.template", is_name_of_pods=True),
+    "core/v1.ResourceQuota": quota_warnings,
     "core/v1.Service": _of_service,
     "networking/v1.Ingress": _of_ingress,
     "node/v1.RuntimeClass": _of_runtime_class,

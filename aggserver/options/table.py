@@ -121,6 +121,7 @@ CONTROLLERS = {
     "ttl-after-finished-controller": "ttl-after-finished",
     "disruption-controller": "disruption",
     "persistentvolume-binder-controller": "persistentvolume-binder",
+    "resourcequota-controller": "resourcequota",
 }
 
 # Defaults of `aggserver dev -- COMMAND`, by field. Such a server runs for one command only: it takes a free port so as not to

@@ -266,6 +266,9 @@ class Admission(Protocol):
     async def validate(self, obj: JSONObject | None, old: JSONObject | None) -> None:
         """Run validating admission in the write loop, with the object exactly as it would be stored. Raises StatusError."""
 
+    def failed(self) -> None:
+        """The write, or this attempt of it, has failed: plugins take back what they have counted for it."""
+
 
 class _NoAdmission:
     looks_at_objects = False
@@ -274,6 +277,9 @@ class _NoAdmission:
         return False
 
     async def validate(self, obj: JSONObject | None, old: JSONObject | None) -> None:
+        return None
+
+    def failed(self) -> None:
         return None
 
 

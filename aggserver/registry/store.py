@@ -94,6 +94,13 @@ class Store(Remover):
 
     async def _create(self, attempt: Attempt) -> StoredObject:
         """Validate and store a new object, after mutating admission. Raises KeyExists, for the caller to handle."""
+        try:
+            return await self._validate_and_create(attempt)
+        except BaseException:
+            attempt.write.admission.failed()
+            raise
+
+    async def _validate_and_create(self, attempt: Attempt) -> StoredObject:
         write, obj = attempt.write, attempt.obj
         context = write.context
         metadata = obj["metadata"]
@@ -208,6 +215,13 @@ class Store(Remover):
         return await self._create(Attempt(write, obj, is_pruned=not (changed or write.making.by_apply)))
 
     async def _update(self, write: Write, name: str, current: StoredObject, make: _Make) -> StoredObject:
+        try:
+            return await self._make_and_update(write, name, current, make)
+        except BaseException:
+            write.admission.failed()
+            raise
+
+    async def _make_and_update(self, write: Write, name: str, current: StoredObject, make: _Make) -> StoredObject:
         context, making = write.context, write.making
         view = await self._views.for_write(current)
         context.object_bytes = view.size

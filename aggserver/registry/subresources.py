@@ -173,6 +173,9 @@ class _ScaleAdmission:
     async def validate(self, obj: JSONObject | None, old: JSONObject | None) -> None:
         await self._admission.validate(obj and self._scale_of(obj), old and self._scale_of(old))
 
+    def failed(self) -> None:
+        self._admission.failed()
+
 
 def _fill(scale: JSONObject) -> None:
     """Add the members that Go always writes in a Scale, so that admission sees them. Raises 400 if it can't be decoded."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from aggserver.admission.sources import Collection
 from aggserver.controllers.stored_pages import pages
@@ -23,10 +23,11 @@ log = logging.getLogger("aggserver.admission")
 
 
 class StoredCollection:
-    """`objects` as last known; `run` is the task."""
+    """`objects` as last known; `run` is the task. changed: called with the namespace and name of each object that has changed."""
 
     def __init__(self, storage: Storage, group: str, resource: str, later: CallLater = call_later) -> None:
         self.objects = Collection()
+        self.changed: Callable[[str, str], None] = lambda namespace, name: None
         self._storage = storage
         self._prefix = keys.resource_prefix(group, resource)
         self._later = later
@@ -67,7 +68,7 @@ class StoredCollection:
         for obj in list(self.objects):
             metadata = obj["metadata"]
             if (metadata["namespace"], metadata["name"]) not in present:
-                self.objects.remove(metadata["namespace"], metadata["name"])
+                self._remove(metadata["namespace"], metadata["name"])
         self._known.set()
         self._subscription = await self._storage.watch(self._prefix, revision, self)
 
@@ -76,7 +77,7 @@ class StoredCollection:
         for event in batch:
             if event.value is None:
                 _, _, namespace, name = keys.split(event.key)
-                self.objects.remove(namespace, name)
+                self._remove(namespace, name)
             else:
                 self._put(KeyValue(event.key, event.value, event.create_revision, event.revision, event.fault))
 
@@ -95,3 +96,8 @@ class StoredCollection:
             log.warning("%s", error)
             return
         self.objects.put(obj)
+        self.changed(obj["metadata"]["namespace"], obj["metadata"]["name"])
+
+    def _remove(self, namespace: str, name: str) -> None:
+        self.objects.remove(namespace, name)
+        self.changed(namespace, name)

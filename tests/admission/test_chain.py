@@ -72,6 +72,23 @@ async def test_validating_in_order() -> None:
     assert seen == [("one", "a", NEW, OLD), ("two", "a", NEW, OLD)]
 
 
+async def test_what_was_counted_is_taken_back_once_when_the_write_fails() -> None:
+    taken: list[str] = []
+
+    class Counting(Plugin):
+        async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
+            attributes.undo.append(lambda: taken.append(self._mark))
+
+    bound = Chain([Plugin([], "zero")], [Counting([], "one"), Counting([], "two")]).bind(attributes(UPDATE, ""))
+    bound.failed()
+    await bound.mutate(dict(NEW), None)
+    await bound.validate(NEW, None)
+    assert taken == []
+    bound.failed()
+    bound.failed()
+    assert taken == ["two", "one"]
+
+
 @pytest.mark.parametrize(
     ("obj", "old", "operation"), [(NEW, None, CREATE), (NEW, OLD, UPDATE), (None, OLD, DELETE), (None, None, DELETE)]
 )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aggserver.admission.chain import CREATE, DELETE, UPDATE, Attributes
-from aggserver.admission.resource_quota import CONFLICTS, FAILURES, ResourceQuota
+from aggserver.admission.resource_quota import CONFLICTS, FAILURES, ClusterQuotas, ResourceQuota
 from aggserver.admission.sources import Collection
 from aggserver.authentication.user import UserInfo
 from aggserver.cluster import Unreachable
@@ -91,7 +91,7 @@ def exceeded(name: str, used: str, hard: str, quota: str = "q") -> tuple[int, st
 
 async def test_creations_are_counted_until_the_quota_is_used_up() -> None:
     host = Host(q=("2", "0"))
-    plugin = ResourceQuota(host.cluster, host.known)
+    plugin = ResourceQuota(ClusterQuotas(host.cluster), host.known)
     await plugin.validate(BASE, OBJECT, None)
     await plugin.validate(BASE, OBJECT, None)
     assert await refused(plugin) == exceeded("a", "2", "2")
@@ -111,13 +111,13 @@ NOT_COUNTED: dict[str, Attributes] = {
 @pytest.mark.parametrize("case", NOT_COUNTED)
 async def test_what_is_not_counted(case: str) -> None:
     host = Host(q=("0", "0"))
-    await ResourceQuota(host.cluster, host.known).validate(NOT_COUNTED[case], OBJECT, None)
+    await ResourceQuota(ClusterQuotas(host.cluster), host.known).validate(NOT_COUNTED[case], OBJECT, None)
     assert host.cluster.calls == []
 
 
 async def test_a_dry_run_is_checked_and_not_counted() -> None:
     host = Host(q=("1", "0"))
-    plugin = ResourceQuota(host.cluster, host.known)
+    plugin = ResourceQuota(ClusterQuotas(host.cluster), host.known)
     dry = replace(BASE, dry_run=True)
     await plugin.validate(dry, OBJECT, None)
     await plugin.validate(dry, OBJECT, None)
@@ -128,7 +128,7 @@ async def test_a_dry_run_is_checked_and_not_counted() -> None:
 
 async def test_creations_side_by_side_share_a_write() -> None:
     host = Host(q=("30", "0"))
-    plugin = ResourceQuota(host.cluster, host.known)
+    plugin = ResourceQuota(ClusterQuotas(host.cluster), host.known)
     answers = await asyncio.gather(
         *(plugin.validate(replace(BASE, name=str(number)), OBJECT, None) for number in range(40)), return_exceptions=True
     )
@@ -140,7 +140,7 @@ async def test_creations_side_by_side_share_a_write() -> None:
 
 async def test_those_that_come_during_a_write_share_the_next() -> None:
     host = Host(q=("30", "0"))
-    plugin = ResourceQuota(host.cluster, host.known)
+    plugin = ResourceQuota(ClusterQuotas(host.cluster), host.known)
     first = asyncio.create_task(plugin.validate(BASE, OBJECT, None))
     await until(lambda: host.cluster.calls)
     await asyncio.gather(*(plugin.validate(BASE, OBJECT, None) for _ in range(9)))
@@ -150,7 +150,7 @@ async def test_those_that_come_during_a_write_share_the_next() -> None:
 
 async def test_all_quotas_of_the_namespace_count() -> None:
     host = Host(a=("5", "0"), b=("2", "1"))
-    plugin = ResourceQuota(host.cluster, host.known)
+    plugin = ResourceQuota(ClusterQuotas(host.cluster), host.known)
     await plugin.validate(BASE, OBJECT, None)
     assert await refused(plugin) == exceeded("a", "2", "2", quota="b")
     assert (host.used("a"), host.used("b"), host.writes) == ("1", "2", 2)
@@ -160,7 +160,7 @@ async def test_a_lost_race_starts_from_what_the_other_wrote() -> None:
     """Another replica, or kube-controller-manager, has written the usage, and the watch has not delivered it yet."""
     host = Host(q=("5", "0"))
     host.count("q", "3")
-    plugin = ResourceQuota(host.cluster, host.known)
+    plugin = ResourceQuota(ClusterQuotas(host.cluster), host.known)
     await plugin.validate(BASE, OBJECT, None)
     assert (host.used(), host.writes) == ("4", 2)
     host.count("q", "5")
@@ -171,7 +171,7 @@ async def test_a_lost_race_starts_from_what_the_other_wrote() -> None:
 async def test_only_the_quota_that_lost_is_written_again() -> None:
     host = Host(a=("5", "0"), b=("5", "0"))
     host.count("b", "2")
-    await ResourceQuota(host.cluster, host.known).validate(BASE, OBJECT, None)
+    await ResourceQuota(ClusterQuotas(host.cluster), host.known).validate(BASE, OBJECT, None)
     assert (host.used("a"), host.used("b"), host.writes) == ("1", "3", 3)
 
 
@@ -179,7 +179,7 @@ async def test_two_replicas_never_permit_more_than_the_quota() -> None:
     host = Host(q=("25", "0"))
     other = Collection()
     other.put(copy.deepcopy(host.stored["q"]))
-    replicas = [ResourceQuota(host.cluster, host.known), ResourceQuota(host.cluster, other)]
+    replicas = [ResourceQuota(ClusterQuotas(host.cluster), each) for each in (host.known, other)]
     answers = await asyncio.gather(
         *(replicas[number % 2].validate(BASE, OBJECT, None) for number in range(40)), return_exceptions=True
     )
@@ -195,7 +195,7 @@ async def test_a_hundred_side_by_side(replicas: int) -> None:
     known = [Collection() for _ in range(replicas)]
     for each in known:
         each.put(copy.deepcopy(before))
-    plugins = [ResourceQuota(host.cluster, each) for each in known]
+    plugins = [ResourceQuota(ClusterQuotas(host.cluster), each) for each in known]
 
     async def late() -> None:
         for _ in range(50):
@@ -212,14 +212,14 @@ async def test_a_race_that_is_always_lost() -> None:
     host = Host(q=("5", "0"))
     conflict = status(409, "Conflict", "the object has been modified")
     host.cluster.fail("PUT", f"{PATH}q/status", conflict, times=CONFLICTS)
-    assert await refused(ResourceQuota(host.cluster, host.known)) == (409, "the object has been modified")
+    assert await refused(ResourceQuota(ClusterQuotas(host.cluster), host.known)) == (409, "the object has been modified")
     assert host.writes == CONFLICTS
 
 
 async def test_a_quota_that_is_deleted_meanwhile() -> None:
     host = Host(q=("5", "0"))
     del host.stored["q"]
-    await ResourceQuota(host.cluster, host.known).validate(BASE, OBJECT, None)
+    await ResourceQuota(ClusterQuotas(host.cluster), host.known).validate(BASE, OBJECT, None)
     assert len(host.known) == 0
 
 
@@ -241,7 +241,7 @@ async def test_usage_that_can_not_be_written(case: str, caplog: pytest.LogCaptur
     failure, expected = FAILED[case]
     host = Host(q=("5", "0"))
     host.cluster.fail("PUT", f"{PATH}q/status", failure, times=FAILURES)
-    assert await refused(ResourceQuota(host.cluster, host.known)) == expected
+    assert await refused(ResourceQuota(ClusterQuotas(host.cluster), host.known)) == expected
     assert host.writes == FAILURES
     assert ("resources: [resourcequotas/status], verbs: [update]" in caplog.text) is (case == "not permitted")
 
@@ -249,13 +249,13 @@ async def test_usage_that_can_not_be_written(case: str, caplog: pytest.LogCaptur
 async def test_a_failure_is_tried_again() -> None:
     host = Host(q=("5", "0"))
     host.cluster.fail("PUT", f"{PATH}q/status", Unreachable("reset", broken=True), times=FAILURES - 1)
-    await ResourceQuota(host.cluster, host.known).validate(BASE, OBJECT, None)
+    await ResourceQuota(ClusterQuotas(host.cluster), host.known).validate(BASE, OBJECT, None)
     assert host.used() == "1"
 
 
 async def test_the_deadline(caplog: pytest.LogCaptureFixture) -> None:
     host = Host(q=("5", "0"))
-    plugin = ResourceQuota(host.cluster, host.known, deadline_seconds=0)
+    plugin = ResourceQuota(ClusterQuotas(host.cluster), host.known, deadline_seconds=0)
     assert await refused(plugin) == (500, "Internal error occurred: resource quota evaluation timed out")
     await settled()
     assert host.used() == "0"
@@ -264,7 +264,7 @@ async def test_the_deadline(caplog: pytest.LogCaptureFixture) -> None:
 
 async def test_a_request_that_is_given_up_is_not_counted() -> None:
     host = Host(q=("5", "0"))
-    plugin = ResourceQuota(host.cluster, host.known)
+    plugin = ResourceQuota(ClusterQuotas(host.cluster), host.known)
     first = asyncio.create_task(plugin.validate(BASE, OBJECT, None))
     await until(lambda: host.cluster.calls)
     second = asyncio.create_task(plugin.validate(BASE, OBJECT, None))

@@ -184,6 +184,9 @@ class Unasked:
     async def validate(self, obj: JSONObject | None, old: JSONObject | None) -> None:
         pytest.fail("it sees no Scale")
 
+    def failed(self) -> None:
+        pass
+
 
 async def test_admission_is_not_asked_of_what_can_not_be_decoded(store: Store, scales: ScaleStore) -> None:
     await create(store)

@@ -104,8 +104,10 @@ async def test_every_try_is_admitted_under_its_name(world: World, store: Store) 
         assert old is None
         seen.append(obj["metadata"]["name"])
 
-    await store.create(WriteRequest(context(), WRITE, Validating(admit)), crontab("", generateName="a-"))
+    admission = Validating(admit)
+    await store.create(WriteRequest(context(), WRITE, admission), crontab("", generateName="a-"))
     assert seen == ["a-bbbbb", "a-ccccc"]
+    assert admission.failures == 1, "of the first try"
 
 
 TAKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {

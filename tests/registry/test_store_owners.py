@@ -98,6 +98,9 @@ class Changing:
     async def validate(self, obj: JSONObject | None, old: JSONObject | None) -> None:
         pass
 
+    def failed(self) -> None:
+        pass
+
 
 # --- apply, create and replace ---
 

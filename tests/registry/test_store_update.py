@@ -468,7 +468,9 @@ async def test_admission_sees_both(store: Store) -> None:
         obj["spec"] = {"replicas": 2}
         return obj
 
-    assert (await refused(store.update(WriteRequest(context(), WRITE, Validating(admit)), "a", transform))).code == 403
+    admission = Validating(admit)
+    assert (await refused(store.update(WriteRequest(context(), WRITE, admission), "a", transform))).code == 403
+    assert admission.failures == 1
     ((obj, old),) = seen
     assert old == before
     assert (obj["spec"], obj["metadata"]["generation"]) == ({"replicas": 2}, 2)

@@ -172,9 +172,13 @@ class Validating:
 
     def __init__(self, admit: Callable[[JSONObject | None, JSONObject | None], Awaitable[None]]) -> None:
         self.validate = admit
+        self.failures = 0
 
     async def mutate(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
         return False
+
+    def failed(self) -> None:
+        self.failures += 1
 
 
 def conform(version: str) -> Callable[[JSONObject], None]:

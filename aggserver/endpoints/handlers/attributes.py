@@ -60,3 +60,6 @@ class _CreateAuthorized:
             request = self._request
             await access.require(request.authorizer, access.attributes_of(request.info, request.user)._replace(verb="create"))
         await self._admission.validate(obj, old)
+
+    def failed(self) -> None:
+        self._admission.failed()
