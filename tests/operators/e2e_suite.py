@@ -220,17 +220,25 @@ def real(environ: Mapping[str, str], say: Callable[[str], None], scratch: Path) 
     with ControlPlane(
         binaries, controllers=_CONTROLLERS, apiserver_arguments=_API_SERVER, folder=scratch / "plane", signs=True
     ) as plane:
-        plane.kubectl("create", "-f", "-", input=json.dumps(_NODE))
-        # Without its controller, nobody takes away the taint that a new Node gets.
-        plane.kubectl("taint", "node", "node-1", "node.kubernetes.io/not-ready:NoSchedule-")
+        _add_node(binaries.kubectl, plane.kubeconfig)
         yield plane.kubeconfig, binaries.kubectl
 
 
 @contextlib.contextmanager
 def ours(environ: Mapping[str, str], say: Callable[[str], None], scratch: Path) -> Iterator[tuple[Path, Path]]:
-    """`aggserver dev`, which makes a Node where Pods run: its kubeconfig, and kubectl."""
-    with running(server := Standalone(scratch / "dev", "--pods=run")):
-        yield server.kubeconfig, obtain(environ, say).kubectl
+    """`aggserver dev` with a Node, where Pods stay Pending as there: its kubeconfig, and kubectl."""
+    kubectl = obtain(environ, say).kubectl
+    with running(server := Standalone(scratch / "dev", "--pods=pending")):
+        _add_node(kubectl, server.kubeconfig)
+        yield server.kubeconfig, kubectl
+
+
+def _add_node(kubectl: Path, kubeconfig: Path) -> None:
+    command = [str(kubectl), f"--kubeconfig={kubeconfig}"]
+    subprocess.run([*command, "create", "-f", "-"], input=json.dumps(_NODE), text=True, check=True, capture_output=True)
+    # Without its controller, nobody takes away the taint that a new Node gets; where there is none, this fails.
+    taint = [*command, "taint", "node", "node-1", "node.kubernetes.io/not-ready:NoSchedule-"]
+    subprocess.run(taint, check=False, capture_output=True)
 
 
 SIDES = {"real": real, "ours": ours}
