@@ -230,6 +230,10 @@ def ours(environ: Mapping[str, str], say: Callable[[str], None], scratch: Path) 
     kubectl = obtain(environ, say).kubectl
     with running(server := Standalone(scratch / "dev", "--pods=pending")):
         _add_node(kubectl, server.kubeconfig)
+        # A kubelet asks all the time; the control plane was asked whether it is ready. The metrics of a spec tell of it.
+        subprocess.run(
+            [str(kubectl), f"--kubeconfig={server.kubeconfig}", "get", "--raw", "/readyz"], check=True, capture_output=True
+        )
         yield server.kubeconfig, kubectl
 
 
