@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -17,7 +17,8 @@ __all__ = ["HOSTILE_REQUESTS", "Hostile", "Sent", "definition"]
 
 GROUP, PLURAL, KIND = "hostile.aggserver.dev", "loads", "Load"
 LOADS = f"/apis/{GROUP}/v1/namespaces/default/{PLURAL}"
-PODS = "/api/v1/namespaces/default/pods"
+CORE = "/api/v1/namespaces/default"
+PODS = f"{CORE}/pods"
 CRON_JOBS = "/apis/batch/v1/namespaces/default/cronjobs"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -216,6 +217,38 @@ def _schedule(schedule: str) -> Callable[[], Sent]:
     return lambda: Sent("POST", CRON_JOBS, _bytes(cron_job))
 
 
+def _built_in(path: str, kind: str, name: str, **members: Any) -> Sent:
+    """A create of a built-in kind."""
+    return Sent("POST", path, json.dumps({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **members}).encode())
+
+
+def _shared_addresses() -> Sent:
+    """In the common form, in which they are mirrored to slices, each port would have all 4,000 addresses."""
+    many = range(4000)
+    addresses = [{"ip": f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"} for n in many]
+    ports = [{"name": f"p{n}", "port": n + 1} for n in many]
+    alone = [{"addresses": [{"ip": f"11.0.{n >> 8 & 255}.{n & 255}"}], "ports": [ports[n]]} for n in many]
+    service = _built_in(f"{CORE}/services", "Service", "shared", spec={"ports": [{"port": 80}]})
+    subsets = [{"addresses": addresses, "ports": ports}, *alone]
+    made = _built_in(f"{CORE}/endpoints", "Endpoints", "shared", subsets=subsets)
+    return replace(made, before=(service,))
+
+
+def _selecting_claim() -> Sent:
+    """Each of 500 volumes is compared with it."""
+    nfs = {"server": "s", "path": "/p"}
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "nfs": nfs, "storageClassName": "many"}
+    volumes = tuple(_built_in("/api/v1/persistentvolumes", "PersistentVolume", f"many{n}", spec=spec) for n in range(500))
+    terms = [{"key": f"a{n}", "operator": "DoesNotExist"} for n in range(5000)] + [{"key": "b", "operator": "Exists"}]
+    wanted = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "many",
+        "selector": {"matchExpressions": terms},
+    }
+    return replace(_built_in(f"{CORE}/persistentvolumeclaims", "PersistentVolumeClaim", "many", spec=wanted), before=volumes)
+
+
 # Each is the whole request: none needs another to run beside it.
 HOSTILE_REQUESTS = (
     Hostile("create with 10,000 managers", _managers),
@@ -252,5 +285,7 @@ HOSTILE_REQUESTS = (
     Hostile("Pod with a quantity of 3,000 digits", _quantity),
     Hostile("CronJob with 700,000 minutes", _schedule(f"{'1,' * 700_000}1 * * * *")),
     Hostile("CronJob whose time never comes", _schedule("0 0 31 2 *")),
+    Hostile("Endpoints whose 4,000 ports share 4,000 addresses", _shared_addresses),
+    Hostile("claim with a selector of 5,001 terms for 500 volumes", _selecting_claim),
     Hostile("table of a deep object by ..a..a..a", _deep_columns),
 )

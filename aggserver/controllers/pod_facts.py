@@ -1,11 +1,13 @@
-"""What controllers need to know of a Pod: a few hundred bytes of the thousands that a Pod has.
+"""What controllers need to know of a Pod: about a kilobyte, where a decoded Pod has ten. Pods of one controller share parts.
 
 Pure.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from aggserver.meta.json_types import JSONObject
@@ -67,7 +69,7 @@ def pod_of(obj: JSONObject) -> Pod:
     ips = [each.get("ip") or "" for each in status.get("podIPs") or ()] or [status.get("podIP") or ""]
     volumes = spec.get("volumes") or ()
     return Pod(
-        namespace=metadata["namespace"],
+        namespace=sys.intern(metadata["namespace"]),
         name=metadata["name"],
         uid=metadata["uid"],
         labels=metadata.get("labels") or {},
@@ -76,11 +78,11 @@ def pod_of(obj: JSONObject) -> Pod:
         is_over=status.get("phase") in ("Succeeded", "Failed"),
         is_terminating="deletionTimestamp" in metadata,
         ready_since=ready.get("lastTransitionTime") or "",
-        node=spec.get("nodeName") or "",
+        node=sys.intern(spec.get("nodeName") or ""),
         hostname=spec.get("hostname") or "",
         subdomain=spec.get("subdomain") or "",
-        named_ports=tuple(_named_ports(spec)),
-        controller=controller_of(metadata),
+        named_ports=_shared_ports(tuple(_named_ports(spec))),
+        controller=_shared_controller(controller_of(metadata)),
         claims=tuple(each["persistentVolumeClaim"]["claimName"] for each in volumes if each.get("persistentVolumeClaim")),
         disrupted_since=(target.get("lastTransitionTime") or "") if is_disrupted else "",
     )
@@ -91,6 +93,16 @@ def controller_of(metadata: JSONObject) -> Controller | None:
         if each.get("controller"):
             return Controller(each["apiVersion"], each["kind"], each["name"], each["uid"])
     return None
+
+
+@lru_cache(maxsize=1000)
+def _shared_controller(controller: Controller | None) -> Controller | None:
+    return controller
+
+
+@lru_cache(maxsize=1000)
+def _shared_ports(ports: tuple[NamedPort, ...]) -> tuple[NamedPort, ...]:
+    return ports
 
 
 def _named_ports(spec: JSONObject) -> Iterator[NamedPort]:

@@ -1,6 +1,6 @@
 """PodIndex: what controllers need to know of all Pods, found by their labels, in one watch for all of these controllers.
 
-A server may have a hundred thousand Pods, so only a `Pod`, a few hundred bytes, is kept of each. A selector is asked about the
+A server may have a hundred thousand Pods, so only a `Pod` of about a kilobyte is kept of each. A selector is asked about the
 Pods with one of its labels, the one that fewest have, and not about all.
 """
 
