@@ -53,6 +53,7 @@ class DisruptionController:
         self._clock = clock
         self._budgets = Informer(self._client.store(_GROUP, _RESOURCE), self._sync, later, workers=_WORKERS)
         self._selectors = SelectorIndex()
+        self._given: dict[str, JSONObject | None] = {}  # the selectors as they are written
         self._counts: dict[str, int] = {}  # how many Pods each budget had when it was last asked
         self._later = later
         self._stale = WorkQueue("disrupted pod", self._clear, later)
@@ -81,8 +82,13 @@ class DisruptionController:
     # --- budgets ---
 
     async def _sync(self, key: str, budget: JSONObject | None) -> float | None:
-        self._selectors.put(key, _selector(budget) if budget is not None else None)
+        given = None if budget is None else budget["spec"].get("selector")
+        if key not in self._given or self._given[key] != given:
+            # In a thread: a selector may have thousands of terms.
+            self._selectors.put(key, await asyncio.to_thread(_selector, given))
+            self._given[key] = given
         if budget is None:
+            del self._given[key]
             self._counts.pop(key, None)
             return None
         pods = await self._selected(key)
@@ -106,7 +112,8 @@ class DisruptionController:
         selector = self._selectors.get(key)
         found: list[Pod] = []
         if selector is not None:
-            candidates = in_turns(self._pods.selected(key.partition("/")[0], selector), _STEPS)
+            weight = 1 + len(selector.requirements()) // 5
+            candidates = in_turns(self._pods.selected(key.partition("/")[0], selector), _STEPS, lambda pod: weight)
             found = [pod async for pod in candidates if selector.matches(pod.labels)]
         self._counts[key] = len(found)
         return found
@@ -229,9 +236,8 @@ _UNMANAGED = (
 )
 
 
-def _selector(budget: JSONObject) -> LabelSelector | None:
+def _selector(selector: JSONObject | None) -> LabelSelector | None:
     """The selector of a budget, None if it selects nothing."""
-    selector = budget["spec"].get("selector")
     if selector is None:
         return None
     try:

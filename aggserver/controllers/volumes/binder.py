@@ -155,9 +155,14 @@ class VolumeBinder:
         if "selector" not in claim["spec"]:
             best = next(iter(candidates), None)
             return None if best is None else self._volumes.objects.get(best)
-        async for name in in_turns(list(candidates), _STEPS):
+        # In a thread: a selector may have thousands of terms.
+        selector = await asyncio.to_thread(matching.selector_of, claim)
+        if selector is None:
+            return None
+        weight = _weight(claim)
+        async for name in in_turns(list(candidates), _STEPS, lambda name: weight):
             volume = self._volumes.objects.get(name)
-            if volume is not None and matching.selects(claim, volume):
+            if volume is not None and selector.matches(volume["metadata"].get("labels") or {}):
                 return volume
         return None
 
@@ -323,7 +328,7 @@ class VolumeBinder:
             if "selector" not in claim["spec"]:
                 can_have = next(iter(self._available.candidates(claim)), None) is not None
             else:
-                compared += left
+                compared += left * _weight(claim)
                 can_have = await self._best(key, claim) is not None
             if can_have:
                 left -= 1
@@ -369,6 +374,12 @@ class VolumeBinder:
 
         uid = obj["metadata"]["uid"]
         return (await self._client.update(at, new, uid=uid, subresource=subresource, of_metadata=False)).decoded()
+
+
+def _weight(claim: JSONObject) -> int:
+    """How many volumes a comparison with the claim's selector counts as."""
+    selector = claim["spec"].get("selector") or {}
+    return 1 + (len(selector.get("matchLabels") or ()) + len(selector.get("matchExpressions") or ())) // 5
 
 
 def _of_volume(volume: JSONObject) -> ObjectKey:

@@ -29,7 +29,7 @@ __all__ = [
     "is_bound_to",
     "mismatch",
     "reclaim",
-    "selects",
+    "selector_of",
     "unbound_volume",
     "volume_class",
 ]
@@ -116,15 +116,12 @@ def is_bound_to(volume: JSONObject, claim: JSONObject) -> bool:
     return bool((reference.get("uid") or metadata["uid"]) == metadata["uid"])
 
 
-def selects(claim: JSONObject, volume: JSONObject) -> bool:
-    """Whether the claim's selector matches a volume."""
-    selector = claim["spec"].get("selector")
-    if selector is None:
-        return True
+def selector_of(claim: JSONObject) -> LabelSelector | None:
+    """The claim's selector of volumes; None if it matches none."""
     try:
-        return LabelSelector.from_object(selector).matches(volume["metadata"].get("labels") or {})
+        return LabelSelector.from_object(claim["spec"].get("selector") or {})
     except SelectorError:
-        return False
+        return None
 
 
 def fits_reserved(volume: JSONObject, claim: JSONObject) -> bool:

@@ -16,7 +16,7 @@ from aggserver.controllers.volumes.matching import (
     is_bound_to,
     mismatch,
     reclaim,
-    selects,
+    selector_of,
     unbound_volume,
 )
 from tests.fakes.work import instructions
@@ -96,7 +96,9 @@ def test_the_best_of_many_takes_no_longer() -> None:
 )
 def test_selectors(selector: Any, matches: bool) -> None:
     given = claim() if selector is None else claim(selector=selector)
-    assert selects(given, volume(metadata={"labels": {"a": "b"}})) is matches
+    selector = selector_of(given)
+    assert selector is not None
+    assert selector.matches(volume(metadata={"labels": {"a": "b"}})["metadata"]["labels"]) is matches
 
 
 MISMATCHES = {
