@@ -21,6 +21,7 @@ from aggserver.meta.json_types import JSONObject
 __all__ = ["CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction", "MayUse"]
 
 _GROUP, _RESOURCE = "certificates.k8s.io", "certificatesigningrequests"
+_RESOURCES = frozenset({(_GROUP, _RESOURCE)})
 _CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
 
 # (the user, approve or sign, the name of a signer) -> whether they may.
@@ -28,6 +29,8 @@ MayUse = Callable[[UserInfo, str, str], Awaitable[bool]]
 
 
 class CertificateApproval:
+    resources = _RESOURCES
+
     def __init__(self, may_use: MayUse) -> None:
         self._may_use = may_use
 
@@ -41,6 +44,8 @@ class CertificateApproval:
 
 
 class CertificateSigning:
+    resources = _RESOURCES
+
     def __init__(self, may_use: MayUse) -> None:
         self._may_use = may_use
 
@@ -60,6 +65,8 @@ class CertificateSubjectRestriction:
 
     groups_in: returns the groups that a request (PEM) asks for. Raises ValueError if it can't be parsed.
     """
+
+    resources = _RESOURCES
 
     def __init__(self, groups_in: Callable[[bytes], Collection[str]]) -> None:
         self._groups_in = groups_in

@@ -34,6 +34,7 @@ __all__ = [
     "BoundChain",
     "Chain",
     "Mutating",
+    "OfResources",
     "OneVersion",
     "Reinvocation",
     "ResourceObjects",
@@ -220,6 +221,15 @@ class Selective(Protocol):
         """Whether the plugin has to be asked. Called for each request, so it must not take more than a microsecond."""
 
 
+@runtime_checkable
+class OfResources(Protocol):
+    """A plugin that concerns certain resources alone, whatever is configured: other resources have a chain without it."""
+
+    @property
+    def resources(self) -> frozenset[tuple[str, str]]:
+        """(group, plural name)."""
+
+
 class _Whole(Mutating, Validating, Protocol):
     """A plugin with both parts."""
 
@@ -258,6 +268,16 @@ class Chain:
         mutating = [each for each, _ in self._mutating]
         mutating.insert(self._leading, plugin)
         return Chain(mutating, [plugin, *(each for each, _ in self._validating)], self._observe, self._leading)
+
+    def of(self, group: str, resource: str) -> Chain:
+        """The same chain without the plugins that never concern this resource: each write asks those that are left."""
+
+        def may_concern(plugin: Mutating | Validating) -> bool:
+            return not isinstance(plugin, OfResources) or (group, resource) in plugin.resources
+
+        mutating = [plugin for plugin, _ in self._mutating if may_concern(plugin)]
+        validating = [plugin for plugin, _ in self._validating if may_concern(plugin)]
+        return Chain(mutating, validating, self._observe)
 
     def bind(self, attributes: Attributes) -> BoundChain:
         """The chain for one request. attributes: the operation, and a name not known yet, are taken from the objects later."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aggserver.admission.chain import Attributes, Mutating, ObserveStep, Selective, Validating
+from aggserver.admission.chain import Attributes, Mutating, ObserveStep, OfResources, Selective, Validating
 from aggserver.meta.json_types import JSONObject
 
 __all__ = ["NOBODY", "AdmissionObserver", "ObservedMutating", "ObservedValidating", "steps"]
@@ -64,6 +64,8 @@ class _Observed:
         self._monotonic = monotonic
         if isinstance(plugin, Selective):
             self.concerns = plugin.concerns
+        if isinstance(plugin, OfResources):
+            self.resources = plugin.resources
 
     def _report(self, kind: str, attributes: Attributes, started: float, *, rejected: bool) -> None:
         seconds = self._monotonic() - started

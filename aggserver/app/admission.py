@@ -267,6 +267,8 @@ def _certificate_plugins(authorizer: Authorizer) -> dict[str, _Plugin]:
 class _LimitRanger:
     """`LimitRanger`, imported with the first write in a namespace with a LimitRange. ranges: all there are."""
 
+    resources = frozenset({("", "pods"), ("", "persistentvolumeclaims")})
+
     def __init__(self, ranges: Collection) -> None:
         self._ranges = ranges
 

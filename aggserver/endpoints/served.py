@@ -178,7 +178,7 @@ class Served:
             rest=endpoint.rest,
             conform=endpoint.conform,
             table=endpoint.table,
-            admission=self._admission,
+            admission=self._admission.of(info.group, info.resource),
             verbs=frozenset(verbs if endpoint.verbs is None else endpoint.verbs),
             selectable_fields=endpoint.selectable_fields,
             deprecation=self._deprecation,

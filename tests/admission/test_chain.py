@@ -228,3 +228,19 @@ def test_a_new_namespace_is_in_itself() -> None:
     assert (
         Attributes(CREATE, UserInfo("alice"), others, "", "N", "g/v1", "", "", dry_run=False).of(CREATE, "team").namespace == ""
     )
+
+
+async def test_a_resource_has_no_plugin_that_never_concerns_it() -> None:
+    calls: list[Any] = []
+
+    class OfPods(Plugin):
+        resources = frozenset({("", "pods")})
+
+    chain = Chain([Plugin(calls, "all"), OfPods(calls, "pods")], [OfPods(calls, "pods")])
+    await chain.of("", "pods").bind(attributes(UPDATE)).mutate(dict(NEW), OLD)
+    assert len(calls) == 2
+    calls.clear()
+    others = chain.of("example.com", "pods").bind(attributes(UPDATE))
+    await others.mutate(dict(NEW), OLD)
+    await others.validate(dict(NEW), OLD)
+    assert len(calls) == 1
