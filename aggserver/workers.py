@@ -16,6 +16,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
@@ -69,9 +70,11 @@ class Workers:
     async def run(self, user: str, size: int, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call the function in a thread, when it is the user's turn. size: in bytes, of what it works on.
 
+        It sees the context variables of the caller, as in `asyncio.to_thread`.
         Raises 429 if too much work of the user is waiting. If cancelled, the function is not called, unless it runs already.
         """
-        work = self._put(user, max(size, _LEAST_BYTES), lambda: function(*args, **kwargs))
+        context = copy_context()
+        work = self._put(user, max(size, _LEAST_BYTES), lambda: context.run(function, *args, **kwargs))
         self._threads.submit(self._work)
         try:
             result: T = await asyncio.wrap_future(work.result)

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 
 import pytest
 
@@ -133,3 +134,9 @@ async def test_users_that_are_not_behind_are_forgotten() -> None:
     assert sum(await asyncio.gather(*users)) == 3000
     assert workers._had == {}
     assert not workers._waiting
+
+
+async def test_a_function_sees_the_context_variables_of_its_caller() -> None:
+    variable: ContextVar[str] = ContextVar("variable")
+    variable.set("mine")
+    assert await Workers(1, "test").run("alice", SMALL, variable.get) == "mine"

@@ -8,6 +8,7 @@ Source: k8s.io/kubernetes pkg/registry/core/service/storage/storage.go, pkg/cont
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,6 +19,7 @@ from aggserver.kinds.addresses import Pool, assign, first_address, node_ports, r
 from aggserver.kinds.catalog import BuiltInKind
 from aggserver.kinds.seeded import SeededStore
 from aggserver.kinds.strategy import KindStrategy
+from aggserver.meta.field import FieldError
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import WriteRequest
@@ -31,8 +33,22 @@ __all__ = ["ServiceStore", "service_fields"]
 _CANCELLED_SECONDS = 30.0
 # Fields beside the selectable ones, by which taken addresses are known without decoding the objects again.
 _IPS, _PORTS = "-clusterIPs", "-nodePorts"
-# The write that the current task is in.
-_current: ContextVar[object] = ContextVar("write of a Service")
+# Seconds in which the event loop makes a choice for a thread that waits for it; only a server that has stopped takes longer.
+_CHOICE_SECONDS = 60.0
+
+
+class _Write:
+    """One write of a Service. loop: the event loop that it runs in. thread: of that loop."""
+
+    __slots__ = ("loop", "thread")
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.thread = threading.get_ident()
+
+
+# The write that the current task is in, also in the thread that checks a large Service for it.
+_current: ContextVar[_Write] = ContextVar("write of a Service")
 
 
 class _Choice(NamedTuple):
@@ -55,15 +71,14 @@ def service_fields(read: Callable[[JSONObject], Mapping[str, str]]) -> Callable[
 
 
 class _ServiceStrategy(KindStrategy):
-    """pool: (Service, whether it is an update) -> the addresses. chosen: called with each valid Service and its addresses.
+    """choose: gives a Service its addresses, if they are free, in place; (Service, the old one) -> the problems.
 
     As upstream, addresses are allocated before a Service is validated, since validation requires them.
     """
 
-    def __init__(self, kind: BuiltInKind, pool: Callable[[JSONObject, bool], Pool], chosen: Callable[[JSONObject], None]) -> None:
+    def __init__(self, kind: BuiltInKind, choose: Callable[[JSONObject, JSONObject | None], list[FieldError]]) -> None:
         super().__init__(kind)
-        self._pool = pool
-        self._chosen = chosen
+        self._choose = choose
 
     def validate(self, obj: JSONObject) -> Verdict:
         return self._with_addresses(obj, None, super().validate)
@@ -77,11 +92,8 @@ class _ServiceStrategy(KindStrategy):
         return self._with_addresses(obj, old, lambda given: validate(given, old))
 
     def _with_addresses(self, obj: JSONObject, old: JSONObject | None, validate: Callable[[JSONObject], Verdict]) -> Verdict:
-        problems = assign(obj, old, self._pool(obj, old is not None))
-        verdict = Verdict(problems) if problems else validate(obj)
-        if not verdict.errors:
-            self._chosen(obj)
-        return verdict
+        problems = self._choose(obj, old)
+        return Verdict(problems) if problems else validate(obj)
 
 
 class ServiceStore(SeededStore):
@@ -90,15 +102,34 @@ class ServiceStore(SeededStore):
     def __init__(
         self, resource: ResourceStorage, kind: BuiltInKind, views: Views, network: IPv4Network, port: Callable[[], int]
     ) -> None:
-        strategy = _ServiceStrategy(kind, self._pool, self._remember)
+        strategy = _ServiceStrategy(kind, self._choose)
         super().__init__(resource, strategy, views, lambda now: [_kubernetes(network, port())])
         self._services = resource
         self._network = network
-        self._choices: dict[object, _Choice] = {}  # by the write
+        self._choices: dict[_Write, _Choice] = {}
 
     async def create(self, request: WriteRequest, obj: JSONObject) -> StoredObject:
         await self.catch_up("")  # which addresses are taken is known from the cache
         return await super().create(request, obj)
+
+    def _choose(self, obj: JSONObject, old: JSONObject | None) -> list[FieldError]:
+        """See `_ServiceStrategy`. In the event loop, which is where the cache changes and other writes choose."""
+        write = _current.get()
+        if threading.get_ident() == write.thread:
+            return self._chosen(write, obj, old)
+
+        async def chosen() -> list[FieldError]:
+            return self._chosen(write, obj, old)
+
+        return asyncio.run_coroutine_threadsafe(chosen(), write.loop).result(_CHOICE_SECONDS)
+
+    def _chosen(self, write: _Write, obj: JSONObject, old: JSONObject | None) -> list[FieldError]:
+        problems = assign(obj, old, self._pool(obj, old is not None))
+        if not problems:
+            metadata, spec = obj["metadata"], obj["spec"]
+            key = self._services.key_of(metadata.get("namespace") or "", metadata["name"])
+            self._choices[write] = _Choice(key, tuple(spec.get("clusterIPs") or ()), tuple(node_ports(spec)))
+        return problems
 
     def _pool(self, obj: JSONObject, is_there: bool) -> Pool:
         """The addresses that other Services have. As upstream, for a create these include a Service of the same name."""
@@ -121,12 +152,12 @@ class ServiceStore(SeededStore):
     @contextmanager
     def during_write(self) -> Iterator[None]:
         """Run a write, and forget the addresses that it has chosen when it ends."""
-        write = object()
+        write = _Write()
         outer = _current.set(write)
         try:
             yield
         except asyncio.CancelledError:
-            asyncio.get_running_loop().call_later(_CANCELLED_SECONDS, self._choices.pop, write, None)
+            write.loop.call_later(_CANCELLED_SECONDS, self._choices.pop, write, None)
             raise
         except BaseException:
             self._choices.pop(write, None)
@@ -135,11 +166,6 @@ class ServiceStore(SeededStore):
             self._choices.pop(write, None)
         finally:
             _current.reset(outer)
-
-    def _remember(self, obj: JSONObject) -> None:
-        metadata, spec = obj["metadata"], obj["spec"]
-        key = self._services.key_of(metadata.get("namespace") or "", metadata["name"])
-        self._choices[_current.get()] = _Choice(key, tuple(spec.get("clusterIPs") or ()), tuple(node_ports(spec)))
 
 
 def _kubernetes(network: IPv4Network, port: int) -> JSONObject:

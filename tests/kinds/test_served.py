@@ -22,6 +22,7 @@ from aggserver.registry.rest import Context, DeleteOptions, ListOptions, WriteOp
 from aggserver.registry.store import Store
 from aggserver.registry.write import PART_CHANGED
 from aggserver.storage.memory import MemoryStorage
+from aggserver.workers import LARGE_BYTES
 from tests.fakes.clock import FakeClock
 
 NOW = 1767323045.0
@@ -97,6 +98,22 @@ async def test_nobody_gets_the_address_of_another(storage: MemoryStorage) -> Non
         await _create(kinds, "", "services", _service("same", clusterIP=made[0]["spec"]["clusterIP"]))
     await kinds.store("", "services").delete(_context(), "s0", DeleteOptions())
     assert (await _create(kinds, "", "services", _service("late")))["spec"]["clusterIP"] in addresses
+
+
+async def test_large_services_get_their_addresses_too(kinds: Kinds) -> None:
+    """They are checked in threads; the choice is made where nobody else chooses at that time."""
+
+    async def create(name: str) -> str:
+        store = kinds.store("", "services")
+        obj = _service(name, ports=[{"name": f"p{number}", "port": 1 + number} for number in range(300)])
+        store.strategy.conform(obj)
+        context = _context()
+        context.body_bytes = LARGE_BYTES
+        address: str = (await store.create(WriteRequest(context, WRITE), obj)).decoded()["spec"]["clusterIP"]
+        return address
+
+    made = await asyncio.gather(*(create(f"large-{number}") for number in range(8)))
+    assert len(set(made)) == 8
 
 
 async def test_what_a_deleted_or_refused_service_had_is_free(storage: MemoryStorage) -> None:
