@@ -21,12 +21,13 @@ from tests import records
 from tests.controlplane.plane import CONTROLLERS as ALL_THERE
 from tests.waiting import HANG_SECONDS, POLL_SECONDS
 
-__all__ = ["NO_COLLECTOR", "AggServer", "Aggregated", "Standalone", "eventually", "running"]
+__all__ = ["NO_COLLECTOR", "SAME_CONTROLLERS", "AggServer", "Aggregated", "Standalone", "eventually", "running"]
 
-# For comparisons with the control plane: the controllers that run there, but for the garbage collector, since that of
+# For comparisons with the control plane: the controllers that run there; and these but for the garbage collector, since that of
 # kube-controller-manager does not collect custom resources yet.
-_THERE = [name for name in ALL_THERE if name in CONTROLLERS and name != "garbage-collector-controller"]
-NO_COLLECTOR = f"--controllers={','.join(_THERE)}"
+_THERE = [name for name in ALL_THERE if name in CONTROLLERS]
+SAME_CONTROLLERS = f"--controllers={','.join(_THERE)}"
+NO_COLLECTOR = f"--controllers={','.join(name for name in _THERE if name != 'garbage-collector-controller')}"
 
 
 T = TypeVar("T")

@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 from tests.controlplane.plane import ControlPlane
-from tests.integration.server import Standalone, running
+from tests.integration.server import SAME_CONTROLLERS, Standalone, running
 from tests.waiting import HANG_SECONDS
 
 STORIES: dict[str, list[str | dict[str, str]]] = yaml.safe_load(Path(__file__).with_name("kubectl.yaml").read_text())
@@ -92,7 +92,7 @@ def comparable(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def sides(own_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
-    server = Standalone(tmp_path_factory.mktemp("kubectl") / "data")
+    server = Standalone(tmp_path_factory.mktemp("kubectl") / "data", SAME_CONTROLLERS)
     with running(server):
         made = []
         for kubeconfig in (own_control_plane.kubeconfig, server.kubeconfig):
