@@ -195,7 +195,7 @@ async def test_a_patch_that_is_overtaken_is_applied_again_and_warns_once(server:
                 await scope.rest.update(WriteRequest(Context(ADMIN, "default"), WriteOptions()), "one", change)
             return False
 
-    server.engine.admission._mutating = Chain([Meddling()])._mutating
+    scope.admission._mutating = Chain([Meddling()])._mutating
     answer = await client.merge(ONE, {"spec": {"replicas": 4, "odd": 1}})
     assert answer.status == 200
     assert answer.json()["spec"] == {"cronSpec": "* * * * *", "image": "y", "replicas": 4}
