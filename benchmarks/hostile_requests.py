@@ -249,6 +249,55 @@ def _selecting_claim() -> Sent:
     return replace(_built_in(f"{CORE}/persistentvolumeclaims", "PersistentVolumeClaim", "many", spec=wanted), before=volumes)
 
 
+def _pods(count: int) -> tuple[Sent, ...]:
+    """Pods that selectors are compared with, which other rows may have made already: then they are refused."""
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    return tuple(_built_in(PODS, "Pod", f"selected{n}", spec=spec) for n in range(count))
+
+
+def _absent_labels() -> dict[str, Any]:
+    """A selector of labels whose terms all hold for the Pods, but for the last."""
+    terms = [{"key": f"a{n}", "operator": "DoesNotExist"} for n in range(5000)]
+    return {"matchExpressions": [*terms, {"key": "b", "operator": "Exists"}]}
+
+
+def _budget() -> Sent:
+    spec = {"minAvailable": 1, "selector": _absent_labels()}
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "hostile"}, "spec": spec}
+    return Sent("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", _bytes(budget), before=_pods(500))
+
+
+def _service() -> Sent:
+    selector = {f"a{n}": "b" for n in range(20_000)}
+    spec = {"ports": [{"port": 80}], "selector": selector}
+    return replace(_built_in(f"{CORE}/services", "Service", "selecting", spec=spec), before=_pods(500))
+
+
+def _quota() -> Sent:
+    hard = {f"count/things{n}.example.com": "1" for n in range(40_000)}
+    return replace(_built_in(f"{CORE}/resourcequotas", "ResourceQuota", "hostile", spec={"hard": hard}), before=_pods(500))
+
+
+def _create_below_quota() -> Sent:
+    """Each name of the quota is looked at for each write in its namespace."""
+    return replace(_built_in(f"{CORE}/configmaps", "ConfigMap", "counted"), before=(_quota(),))
+
+
+def _limits() -> Sent:
+    limits = [{"type": "Container", "max": {"cpu": "4"}, "default": {"cpu": "1"}} for _ in range(20_000)]
+    made = _built_in("/api/v1/namespaces/limited/limitranges", "LimitRange", "hostile", spec={"limits": limits})
+    return replace(made, before=(_built_in("/api/v1/namespaces", "Namespace", "limited"),))
+
+
+def _pod(**parts: Any) -> Callable[[], Sent]:
+    spec = {"containers": [{"name": "c", "image": "i"}], **parts}
+    return lambda: _built_in(PODS, "Pod", f"hostile-{'-'.join(parts).lower()}", spec=spec)
+
+
+def _mounts() -> list[dict[str, Any]]:
+    return [{"name": f"v{n}", "mountPath": f"/v{n}"} for n in range(12_000)]
+
+
 # Each is the whole request: none needs another to run beside it.
 HOSTILE_REQUESTS = (
     Hostile("create with 10,000 managers", _managers),
@@ -287,5 +336,23 @@ HOSTILE_REQUESTS = (
     Hostile("CronJob whose time never comes", _schedule("0 0 31 2 *")),
     Hostile("Endpoints whose 4,000 ports share 4,000 addresses", _shared_addresses),
     Hostile("claim with a selector of 5,001 terms for 500 volumes", _selecting_claim),
+    Hostile("PodDisruptionBudget with 5,001 terms for 500 Pods", _budget),
+    Hostile("Service with 20,000 labels for 500 Pods", _service),
+    Hostile("quota of 40,000 names", _quota),
+    Hostile("create under a quota of 40,000 names", _create_below_quota),
+    Hostile("LimitRange of 20,000 limits", _limits),
+    Hostile("Pod with 10,000 containers", _pod(containers=[{"name": f"c{n}", "image": "i"} for n in range(10_000)])),
+    Hostile("Pod with 12,000 volumes", _pod(volumes=[{"name": f"v{n}", "emptyDir": {}} for n in range(12_000)])),
+    Hostile(
+        "Pod with 12,000 mounts of volumes",
+        _pod(
+            volumes=[{"name": f"v{n}", "emptyDir": {}} for n in range(12_000)],
+            containers=[{"name": "c", "image": "i", "volumeMounts": _mounts()}],
+        ),
+    ),
+    Hostile(
+        "Pod with 20,000 tolerations",
+        _pod(tolerations=[{"key": f"k{n}", "operator": "Exists", "effect": "NoSchedule"} for n in range(20_000)]),
+    ),
     Hostile("table of a deep object by ..a..a..a", _deep_columns),
 )

@@ -108,7 +108,7 @@ class Store(Remover):
         metadata["creationTimestamp"] = self.now()
         self._strategy.check_context(context)
         given = list(obj)
-        self._strategy.prepare_for_create(obj, context, metadata["creationTimestamp"])
+        await write.aside(self._strategy.prepare_for_create, obj, context, metadata["creationTimestamp"])
         attempt.is_whole = given == list(obj)
         verdict = await final(context, await write.aside(self._strategy.validate, obj))
         context.warnings.extend(verdict.warnings)
