@@ -53,10 +53,20 @@ def sides(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> I
         yield pair
 
 
+# How often a case is played at most. kube-apiserver's admission plugins look up nodes, classes and accounts in caches, which may
+# lack what was made a moment ago.
+_TURNS = 3
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_same_answer(sides: tuple[Side, Side], name: str) -> None:
-    upstream, ours = played(sides, name, CASES[name])
-    assert list(map(without_order, ours)) == list(map(without_order, upstream))
+    for turn in range(_TURNS if name in cases_kind_admission.CASES else 1):
+        upstream, ours = (
+            list(map(without_order, seen)) for seen in played(sides, f"{name}-{turn}" if turn else name, CASES[name])
+        )
+        if ours == upstream:
+            return
+    assert ours == upstream
 
 
 def test_same_discovery(sides: tuple[Side, Side]) -> None:
