@@ -127,7 +127,7 @@ class ServiceStore(SeededStore):
         problems = assign(obj, old, self._pool(obj, old is not None))
         if not problems:
             metadata, spec = obj["metadata"], obj["spec"]
-            key = self._services.key_of(metadata.get("namespace") or "", metadata["name"])
+            key = self._services.key_of(metadata.get("namespace") or "", metadata.get("name") or "")
             self._choices[write] = _Choice(key, tuple(spec.get("clusterIPs") or ()), tuple(node_ports(spec)))
         return problems
 

@@ -100,6 +100,14 @@ async def test_nobody_gets_the_address_of_another(storage: MemoryStorage) -> Non
     assert (await _create(kinds, "", "services", _service("late")))["spec"]["clusterIP"] in addresses
 
 
+async def test_a_service_without_a_name_is_refused(kinds: Kinds) -> None:
+    """Addresses are chosen before it is validated."""
+    nameless = _service("")
+    del nameless["metadata"]["name"]
+    with pytest.raises(StatusError, match="name or generateName is required"):
+        await _create(kinds, "", "services", nameless)
+
+
 async def test_large_services_get_their_addresses_too(kinds: Kinds) -> None:
     """They are checked in threads; the choice is made where nobody else chooses at that time."""
 
