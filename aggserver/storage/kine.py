@@ -48,6 +48,10 @@ LOOK = 0.5  # between looks at a hold of another server
 
 logger = logging.getLogger(__name__)
 
+# Kine reports an error of its database, such as that it is busy, as a comparison that has failed. What it then says of the key
+# shows that the comparison holds, and nothing was written.
+_TRIES = 3
+
 
 class KineStorage(EtcdStorage):
     """A `Storage` in kine. Arguments as `EtcdStorage`; clock: seconds, monotonic.
@@ -220,12 +224,15 @@ class KineStorage(EtcdStorage):
             raise PreconditionFailed(guard.key)
         if key in self._guards:
             self._guards[key] = None
-        answer = await self._txn(key, expected, operation, seconds=seconds)
-        if not answer.succeeded:
+        for _ in range(_TRIES):
+            answer = await self._txn(key, expected, operation, seconds=seconds)
+            if answer.succeeded:
+                break
             found = found_in(answer)
-            if found is not None and found.revision == expected:
-                raise Unavailable(f"kine's database did not take a write of {self.location(key)}")
-            return 0, found
+            if (0 if found is None else found.revision) != expected:
+                return 0, found
+        else:
+            raise Unavailable(f"kine's database did not take a write of {self.location(key)}")
         if answer.deleted == 0:
             return 0, None
         if not expected and not await self._was_created(key, answer.revision):
