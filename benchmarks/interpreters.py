@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.client import Access, LoadError, build, run_load
+from benchmarks.layers import Work
 from benchmarks.processes import thread_seconds, usage
 from benchmarks.report import Section, machine, with_figures
 from benchmarks.run import Say, conditions, define, progress, scratch_folder
@@ -47,12 +48,6 @@ _DESCRIBE = (
     "debian = sys.base_prefix == '/usr' and 'debian' in platform.freedesktop_os_release()['ID']; "
     "print(platform.python_version(), 'of Debian' if debian else 'with ' + ' and '.join(found) if found else 'without PGO')"
 )
-
-
-class Work(NamedTuple):
-    name: str
-    unit: str
-    flags: Mapping[str, str | int]
 
 
 WORK = (

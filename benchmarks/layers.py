@@ -31,7 +31,7 @@ from tests.controlplane.binaries import BinariesError
 from tests.controlplane.processes import ProcessError
 from tests.controlplane.toolchain import ToolchainError
 
-__all__ = ["LAYERS", "OTHER", "layer_of", "layers_document", "main", "profile", "samples_of"]
+__all__ = ["LAYERS", "OTHER", "Work", "layer_of", "layers_document", "main", "profile", "samples_of"]
 
 PAGE = REPOSITORY / "docs" / "benchmarks.md"
 SECTION = Section("layers", ".layers")

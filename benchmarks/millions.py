@@ -12,12 +12,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import datetime
 import http.client
 import json
 import os
 import ssl
-import subprocess
 import sys
 import threading
 import time
@@ -31,9 +29,9 @@ from typing import Any
 
 from aggserver.storage.sqlite import SQLiteStorage
 from benchmarks.client import Access, LoadError, build, call, run_load
-from benchmarks.report import BASELINE, MEASURED, number
+from benchmarks.report import BASELINE, MEASURED, Section, machine, number, with_figures
 from benchmarks.resident import at_rest, resident
-from benchmarks.run import COLLECTION, Say, define, progress, scratch_folder, settle
+from benchmarks.run import COLLECTION, Say, conditions, define, progress, scratch_folder, settle
 from benchmarks.servers import REPOSITORY, Aggserver, KubeApiserver, Server
 from tests.controlplane.binaries import BinariesError, obtain
 from tests.controlplane.processes import ProcessError
@@ -42,10 +40,7 @@ from tests.controlplane.toolchain import ToolchainError
 __all__ = ["FIRST", "Column", "Figure", "copies", "millions_document"]
 
 PAGE = REPOSITORY / "docs" / "benchmarks.md"
-BEGIN, END = (
-    "<!-- figures of millions: written by python -m benchmarks.millions --write-docs -->",
-    "<!-- end of figures of millions -->",
-)
+SECTION = Section("figures of millions", ".millions")
 NAMESPACE = "bench"
 FIRST_KEY = f"/bench.aggserver.dev/crontabs/{NAMESPACE}/obj-000000"
 SIZE, IN_GROUP = 300, 10
@@ -125,11 +120,10 @@ def main(arguments: Sequence[str]) -> int:
     except (BinariesError, LoadError, ProcessError, ToolchainError) as error:
         print(f"no result: {error}", file=sys.stderr)
         return 1
-    document = millions_document(columns, _conditions())
+    document = millions_document(columns, f"{machine(conditions())}, HTTP/2, SQLite.")
     print(document)
     if options.write_docs:
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n\n{document}\n{END}{rest.partition(END)[2]}")
+        PAGE.write_text(with_figures(PAGE.read_text(), SECTION, document))
     return 0
 
 
@@ -265,16 +259,6 @@ def _one(binary: Path, server: Server, row: Row, objects: int) -> Figure:
     return Figure(result["rate_per_second"] if row.is_rate else result["seconds"], result["probe_max_ms"])
 
 
-def _conditions() -> str:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short=7", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=True
-    ).stdout.strip()
-    return (
-        f"Commit `{commit}`, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}: {os.cpu_count()} cores, HTTP/2, SQLite; "
-        f"load of the machine at the end {os.getloadavg()[0]:.0f}."
-    )
-
-
 def millions_document(columns: Sequence[Column], conditions: str) -> str:
     """The text between the markers of docs/benchmarks.md. Pure."""
     heads = [f"{column.server}, {number(column.objects)}" for column in columns]
@@ -296,7 +280,7 @@ def millions_document(columns: Sequence[Column], conditions: str) -> str:
                 f"{beside:.0f} bytes of memory beside them; {column.empty_memory / 1e6:.0f} MB are those of an empty server."
             )
         lines += [f"- {column.server}, {number(column.objects)}: {title}: {why}" for title, why in column.failed.items()]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def _line(title: str, cells: Sequence[str]) -> str:
