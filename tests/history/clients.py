@@ -7,6 +7,7 @@ old revision, or with a new list, as their kind does. When the writers are done 
 
 from __future__ import annotations
 
+import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -70,6 +71,7 @@ class Client(ABC):
         self._stay = stay
         self._stands = 0
         self._broken = False  # by an error that only the checker can judge
+        self.begun = asyncio.Event()  # it stands somewhere: from now on it misses nothing
 
     async def run(self) -> None:
         while not self._broken and not self._at_end():
@@ -77,13 +79,18 @@ class Client(ABC):
             try:
                 await self._turn()
             except Gone:
-                await self._shared.progress.more(1)  # a sign of life
+                if self.begun.is_set() or not self.is_witness:  # the writers wait for witnesses to begin
+                    await self._shared.progress.more(1)  # a sign of life
             if self._stay and self._chance.random() < 0.3:
                 await self._shared.progress.more(self._chance.randrange(200))
 
     def _at_end(self) -> bool:
         """Whether it has seen all there is to see."""
         return self._shared.progress.over.is_set() and self._stands >= self._shared.last
+
+    @property
+    def is_witness(self) -> bool:
+        return self._stay == 0
 
     @abstractmethod
     async def _turn(self) -> None:
@@ -102,6 +109,7 @@ class Client(ABC):
         exactly = int(asked) if query.get("resourceVersionMatch") == "Exact" else 0
         self._record(Listed(sent, [page[:2]], latest=not asked, exactly=exactly))
         self._stands = page[0]
+        self.begun.set()
         return True
 
     async def _page(self, query: dict[str, str]) -> tuple[int, list[Object], str] | None:
@@ -132,6 +140,8 @@ class Client(ABC):
             async with self._wire.watch(self._path(), query, accept, websocket=self._websocket) as events:
                 async for event in events:
                     self._event(event)
+                    if self._stands:
+                        self.begun.set()
                     told += 1
                     if (told == enough and not self._shared.progress.over.is_set()) or self._at_end():
                         break
@@ -349,7 +359,7 @@ def _maker(wire: Wire, shared: Shared, chance: random.Random) -> Callable[..., C
 
 
 def witnesses(wire: Wire, shared: Shared, chance: random.Random) -> list[Client]:
-    """Those who see everything there is and never stay away, so that everything is seen by somebody."""
+    """Those who see everything there is and never stay away, so that everything is seen by somebody: `observe` waits for them."""
     return [
         Reflector("witness", wire, shared, random.Random(chance.random()), Selection("notes"), stay=0),
         StreamingReflector("witness", wire, shared, random.Random(chance.random()), Selection("signs"), stay=0),

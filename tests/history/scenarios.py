@@ -161,6 +161,9 @@ async def observe(
             for number in range(WRITERS)
         ]
         following = [tasks.create_task(client.run()) for client in watching]
+        # A witness that is broken off before it stands somewhere begins anew, and nobody would be told of what went meanwhile.
+        for witness in (client for client in watching if client.is_witness):
+            await asyncio.wait_for(witness.begun.wait(), HANG_SECONDS)
         writers = [tasks.create_task(writer.run()) for writer in writing]
         await meanwhile()
         shared.settled.set()
