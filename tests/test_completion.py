@@ -8,8 +8,9 @@ import subprocess
 
 import pytest
 
+from aggserver.options.commands import COMMANDS
 from aggserver.options.completion import script
-from aggserver.options.table import COMMANDS, FLAGS
+from aggserver.options.table import FLAGS
 from tests.waiting import HANG_SECONDS
 
 # Runs the function as the shell does at a key press: the last argument is the word before the cursor.
@@ -47,7 +48,7 @@ COMPLETED = {
     ("aggserver", "adopt", "release", "--t"): ["--through-api", "--timeout"],
     ("aggserver", "dev", "--ku"): ["--kubeconfig"],
     ("aggserver", "dev", "u"): ["user"],
-    ("aggserver", "dev", "user", "--"): ["--kubeconfig", "--data", "--group", "--server", "--config", "--help"],
+    ("aggserver", "dev", "user", "--"): ["--kubeconfig", "--server", "--data", "--group", "--config", "--help"],
     ("aggserver", "dev", "user", "alice", "--kubeconfig", ""): ["compopt -o default"],
     ("aggserver", "serve", "--authentication-k"): ["--authentication-kubeconfig"],
     ("aggserver", "dev", "--authentication-k"): [],

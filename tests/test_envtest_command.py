@@ -23,7 +23,8 @@ from aggserver.cli import main
 from aggserver.commands.envtest import flags, kube_apiserver
 from aggserver.commands.envtest.programs import MARK, Origin, texts
 from aggserver.options import parse
-from aggserver.options.table import DEV, FLAGS
+from aggserver.options.commands import DEV
+from aggserver.options.table import FLAGS
 from tests.command import run
 from tests.controlplane.processes import free_ports
 from tests.integration.server import eventually

@@ -11,7 +11,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from aggserver.options import convert
-from aggserver.options.table import COMMANDS, FLAGS, Flag
+from aggserver.options.commands import COMMANDS
+from aggserver.options.flag import Flag
+from aggserver.options.table import FLAGS
 
 __all__ = ["script"]
 

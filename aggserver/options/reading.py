@@ -12,24 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from aggserver.errors import AggserverError
-from aggserver.meta.golang import quote
 from aggserver.options import convert
-from aggserver.options.table import (
-    ADMISSION_PLUGINS,
-    ASK,
-    AUTHORIZATION_MODES,
-    COMMANDS,
-    COMPLETION,
-    CONTROLLERS,
-    FLAGS,
-    PREFIX,
-    WITH_COMMAND,
-    Flag,
-    Options,
-)
+from aggserver.options.checks import OptionsError, check
+from aggserver.options.commands import COMMANDS, COMPLETION
+from aggserver.options.flag import PREFIX, Flag
+from aggserver.options.table import FLAGS, WITH_COMMAND, Options
 
-__all__ = ["OptionsError", "is_controller_enabled", "parse"]
+__all__ = ["parse"]
 
 # Environment variables that the kubelet adds to every container for a Service named aggserver or aggserver-*. They look like
 # options but are not, so they are ignored.
@@ -43,12 +32,6 @@ _USER = "dev user"
 _LIKE_DEV = ("dev", _USER)
 
 _DEFAULTS = {one.name: one.default for one in dataclasses.fields(Options)}
-
-
-class OptionsError(AggserverError):
-    """An invalid option. The text is one line that names the option and what is wrong."""
-
-    exit_status = 2
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
@@ -74,7 +57,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
         values |= _from_environment(environ, flags)
     values |= {field: _converted(flags[field], _displayed(flags[field]), value) for field, value in given.items()}
     options = Options(command=command, run=run, **values)
-    _check(options)
+    check(options)
     return options
 
 
@@ -93,166 +76,6 @@ def _split(argv: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:
 def _displayed(flag: Flag) -> str:
     """The name of an argument in error messages."""
     return flag.metavar if flag.positional else f"--{flag.name}"
-
-
-def _check(options: Options) -> None:
-    """Check rules that involve several options. Raises OptionsError."""
-    if (options.tls_cert_file is None) != (options.tls_private_key_file is None):
-        raise OptionsError("--tls-cert-file and --tls-private-key-file go together")
-    if options.ca_bundle_file is not None and options.tls_cert_file is None:
-        raise OptionsError("--ca-bundle-file has no meaning without --tls-cert-file")
-    if options.authentication_skip_lookup and options.authentication_tolerate_lookup_failure:
-        raise OptionsError("--authentication-tolerate-lookup-failure has no meaning with --authentication-skip-lookup")
-    if options.storage == "etcd" and not options.etcd_servers:
-        raise OptionsError("--storage etcd requires --etcd-servers")
-    if options.storage != "etcd" and options.etcd_servers:
-        raise OptionsError("--etcd-servers has no meaning without --storage etcd")
-    if (options.etcd_certfile is None) != (options.etcd_keyfile is None):
-        raise OptionsError("--etcd-certfile and --etcd-keyfile go together")
-    if (options.host_etcd_certfile is None) != (options.host_etcd_keyfile is None):
-        raise OptionsError("--host-etcd-certfile and --host-etcd-keyfile go together")
-    if options.host_etcd_cafile is not None and not options.host_etcd_servers:
-        raise OptionsError("--host-etcd-cafile has no meaning without --host-etcd-servers")
-    if options.host_etcd_certfile is not None and not options.host_etcd_servers:
-        raise OptionsError("--host-etcd-certfile has no meaning without --host-etcd-servers")
-    if options.host_etcd_servers and options.command == "serve" and options.adopt is None:
-        raise OptionsError("--host-etcd-servers has no meaning without --adopt")
-    if options.host_etcd_servers and options.command == "adopt release" and options.from_backup is None:
-        raise OptionsError("--host-etcd-servers has no meaning without --from-backup: the server has its own")
-    if options.discard and options.from_backup is not None:
-        raise OptionsError("--discard has no meaning with --from-backup: there is no server that could delete anything")
-    if options.request_timeout_seconds <= 0:
-        raise OptionsError("--request-timeout: must be more than 0")
-    if options.requestheader_client_ca_file and not options.requestheader_username_headers:
-        raise OptionsError("--requestheader-username-headers: at least one is required with --requestheader-client-ca-file")
-    _check_plugins(options)
-    _check_modes(options.authorization_mode)
-    _check_issuers(options)
-    _check_controllers(options)
-    _check_pods(options)
-    _check_reload(options)
-    if options.command == _USER:
-        _check_user(options)
-    if options.command == "cel":
-        _check_cel(options)
-    if options.command == "convert":
-        _check_convert(options)
-    if options.command == "manifests" and not (options.apps and options.image):
-        raise OptionsError("manifests: --app and --image are required")
-    if options.command in ASK and options.all_definitions == bool(options.definition_names):
-        raise OptionsError(f"{options.command}: NAME or --all is required, and not both")
-
-
-def _check_plugins(options: Options) -> None:
-    """Check the admission plugins. Raises OptionsError with upstream's texts."""
-    enabled, disabled = options.enable_admission_plugins, options.disable_admission_plugins
-    for flag, names in (("enable-admission-plugins", enabled), ("disable-admission-plugins", disabled)):
-        for name in names:
-            if name not in ADMISSION_PLUGINS:
-                raise OptionsError(f"{flag} plugin {quote(name)} is unknown; known are {', '.join(ADMISSION_PLUGINS)}")
-    if both := sorted(set(enabled) & set(disabled)):
-        raise OptionsError(f"[{' '.join(both)}] in enable-admission-plugins and disable-admission-plugins overlapped")
-
-
-def _check_modes(modes: tuple[str, ...]) -> None:
-    """Check the authorization modes. Raises OptionsError with upstream's texts."""
-    if not modes:
-        raise OptionsError("at least one authorization-mode must be passed")
-    for mode in modes:
-        if mode not in AUTHORIZATION_MODES:
-            known = ", ".join(AUTHORIZATION_MODES)
-            raise OptionsError(f"authorization-mode {quote(mode)} is not a valid mode; known are {known}")
-    if len(set(modes)) < len(modes):
-        listed = " ".join(map(quote, modes))
-        raise OptionsError(f"authorization-mode [{listed}] has mode specified more than once")
-
-
-def _check_issuers(options: Options) -> None:
-    """Check the issuers of service accounts' tokens. Raises OptionsError with upstream's texts."""
-    issuers = options.service_account_issuers
-    if "" in issuers:
-        raise OptionsError("service-account-issuer should not be an empty string")
-    if repeated := next((issuer for issuer in issuers if issuers.count(issuer) > 1), None):
-        raise OptionsError(f"service-account-issuer {quote(repeated)} is already specified")
-    longest = options.service_account_max_token_expiration_seconds
-    if longest and not 3600 <= longest <= 1 << 32:
-        raise OptionsError("the service-account-max-token-expiration must be between 1 hour and 2^32 seconds")
-
-
-def _check_controllers(options: Options) -> None:
-    """Check the names of controllers. Raises OptionsError with upstream's text."""
-    known = {*CONTROLLERS, *CONTROLLERS.values(), "*"}
-    for name in options.controllers:
-        if name.removeprefix("-") not in known:
-            raise OptionsError(f"--controllers: {quote(name)} is not in the list of known controllers: {', '.join(CONTROLLERS)}")
-
-
-def _check_pods(options: Options) -> None:
-    if options.pods != "keep" and options.kinds == "none":
-        raise OptionsError(f"--pods {options.pods} has no meaning with --kinds none")
-    if options.job_seconds and options.pods != "run":
-        raise OptionsError("--job-duration has no meaning without --pods run")
-
-
-def _check_reload(options: Options) -> None:
-    if not options.reload:
-        return
-    if not options.apps:
-        raise OptionsError("--reload has no meaning without --app")
-    if options.run:
-        raise OptionsError("--reload has no meaning with -- COMMAND, for which the server runs once")
-    if "-" in options.filenames:
-        raise OptionsError("--reload: -f - can't be read again")
-
-
-def is_controller_enabled(name: str, wanted: Sequence[str]) -> bool:
-    """Whether a controller runs. wanted: the entries of `--controllers`; the first one that names the controller decides, or `*`
-    if none does.
-
-    Source: k8s.io/controller-manager app/helper.go (IsControllerEnabled), v0.36.3.
-    """
-    names = (name, CONTROLLERS[name])
-    for entry in wanted:
-        if entry.removeprefix("-") in names:
-            return not entry.startswith("-")
-    return "*" in wanted
-
-
-def _check_user(options: Options) -> None:
-    if not options.user:
-        raise OptionsError("NAME: must not be empty")
-    if options.kubeconfig_to_write is None:
-        raise OptionsError("dev user: --kubeconfig FILE is required: the file to write")
-    if options.data == ":memory:":
-        where = '--data "$(dirname "$KUBECONFIG")"'
-        raise OptionsError(f"dev user: a server with --data :memory: has its CA in the folder of its kubeconfig: use {where}")
-    if options.server_url and not re.match(r"https?://[^/]", options.server_url):
-        raise OptionsError("--server: must be a URL, such as https://127.0.0.1:6443")
-
-
-def _check_cel(options: Options) -> None:
-    if not options.expression and options.definition_file is None:
-        raise OptionsError("cel: an expression or --definition is required")
-    if options.definition_file is None and (options.definition_version or options.at != "."):
-        raise OptionsError("--version and --at have no meaning without --definition")
-    if not options.expression and options.at != ".":
-        raise OptionsError("--at has no meaning without an expression")
-    if options.old_object_file is not None and options.object_file is None:
-        raise OptionsError("--old-object has no meaning without --object")
-    if [options.definition_file, options.object_file, options.old_object_file].count(Path("-")) > 1:
-        raise OptionsError("-: standard input can be used for one file only")
-
-
-def _check_convert(options: Options) -> None:
-    if options.definition_file is None:
-        raise OptionsError("convert: --definition is required")
-    if options.check:
-        if options.to or options.objects_file is not None:
-            raise OptionsError("--check checks the definition alone, without --to and OBJECTS")
-    elif not options.to or options.objects_file is None:
-        raise OptionsError("convert: --to and OBJECTS are required, or --check")
-    if options.definition_file == options.objects_file == Path("-"):
-        raise OptionsError("-: standard input can be used for one file only")
 
 
 def _from_environment(environ: Mapping[str, str], flags: Mapping[str, Flag]) -> dict[str, Any]:

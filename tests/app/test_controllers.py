@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from aggserver.options import OptionsError, is_controller_enabled, parse
-from aggserver.options.table import CONTROLLERS
+from aggserver.options.controllers import CONTROLLERS
 
 GARBAGE, NAMESPACE = "garbage-collector-controller", "namespace-controller"
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from aggserver.options.table import CONTROLLERS
+from aggserver.options.controllers import CONTROLLERS
 from tests import records
 from tests.controlplane.plane import CONTROLLERS as ALL_THERE
 from tests.waiting import HANG_SECONDS, POLL_SECONDS
