@@ -214,6 +214,12 @@ def test_flag_before_environment_before_file(tmp_path):
     assert (options.secure_port, options.max_requests_inflight, options.data) == (3, 2, "/file")
 
 
+def test_urls_of_kube_apiservers_are_kept_as_they_are():
+    flags = ["--kube-apiservers", "https://10.0.0.1:6443,https://[fd00::1]:6443", "--kube-apiservers=https://a/k8s/clusters/c-1"]
+    expected = ("https://10.0.0.1:6443", "https://[fd00::1]:6443", "https://a/k8s/clusters/c-1")
+    assert parse(["serve", *flags], {}).kube_apiservers == expected
+
+
 def test_services_in_all_forms(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text("resolve-service: [a/b=localhost:1, a/c=10.0.0.7:443]\n")
@@ -255,6 +261,33 @@ MISTAKES = {
         ["serve", "--host-etcd-servers", "https://localhost:2379"],
         {},
         "--host-etcd-servers has no meaning without --adopt",
+    ),
+    "a kube-apiserver without a scheme": (
+        ["serve", "--kube-apiservers", "https://10.0.0.1:6443,127.0.0.1:6443"],
+        {},
+        "--kube-apiservers: must be URLs such as https://host:6443: 127.0.0.1:6443 has no scheme; write https://127.0.0.1:6443",
+    ),
+    "a kube-apiserver with another scheme": (
+        ["serve", "--kube-apiservers", "grpc://a:6443"],
+        {},
+        "--kube-apiservers: must be URLs such as https://host:6443: grpc://a:6443 has the scheme grpc",
+    ),
+    "a kube-apiserver without a host": (
+        ["serve", "--kube-apiservers", "https://:6443"],
+        {},
+        "--kube-apiservers: must be URLs such as https://host:6443: https://:6443 has no host",
+    ),
+    "a kube-apiserver with a port that is no number": (
+        ["serve"],
+        {"AGGSERVER_KUBE_APISERVERS": "https://a:https"},
+        "AGGSERVER_KUBE_APISERVERS: must be URLs such as https://host:6443: https://a:https: "
+        "Port could not be cast to integer value as 'https'",
+    ),
+    "a kube-apiserver with credentials": (
+        ["serve", "--kube-apiservers", "https://me@a:6443"],
+        {},
+        "--kube-apiservers: must be URLs such as https://host:6443: https://me@a:6443 has more than scheme, host, port and path; "
+        "credentials are the kubeconfig's",
     ),
     "no selector": (
         ["serve", "--adopt", "a b"],

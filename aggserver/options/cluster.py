@@ -29,7 +29,7 @@ class ClusterOptions:
     kube_apiservers: tuple[str, ...] = option(
         (),
         "kube-apiservers",
-        convert.texts,
+        convert.api_servers,
         flag.CLUSTER,
         "URLs of all kube-apiservers of the cluster, such as https://host:6443, comma-separated (default: those that the Service "
         "default/kubernetes has)",

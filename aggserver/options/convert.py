@@ -11,6 +11,7 @@ from collections.abc import Callable
 from ipaddress import IPv4Network, ip_address
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from aggserver.meta import duration
 from aggserver.meta.selectors import LabelSelector, SelectorError
@@ -21,6 +22,7 @@ __all__ = [
     "OneOf",
     "Services",
     "address",
+    "api_servers",
     "boolean",
     "integer",
     "one_of",
@@ -98,6 +100,32 @@ def texts(value: Any) -> tuple[str, ...]:
     return tuple(part.strip() for member in members for part in text(member).split(",") if part.strip())
 
 
+def api_servers(value: Any) -> tuple[str, ...]:
+    """URLs of API servers, in the forms that `texts` accepts: scheme, host, and a port and a path where there is one.
+
+    What can't be such a URL is refused here: later each request would fail, and say only that the address is wrong.
+    """
+    return tuple(_api_server(member) for member in texts(value))
+
+
+def _api_server(written: str) -> str:
+    form = "must be URLs such as https://host:6443"
+    if "://" not in written:
+        raise ValueError(f"{form}: {written} has no scheme; write https://{written}")
+    try:
+        parts = urlsplit(written)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"{form}: {written}: {error}") from None
+    if parts.scheme not in ("https", "http"):
+        raise ValueError(f"{form}: {written} has the scheme {parts.scheme}")
+    if not host:
+        raise ValueError(f"{form}: {written} has no host")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValueError(f"{form}: {written} has more than scheme, host, port and path; credentials are the kubeconfig's")
+    return written
+
+
 def sources(value: Any) -> tuple[str, ...]:
     """File names and URLs, unchanged: a name may contain a comma, and a double slash in a URL must be kept."""
     return tuple(text(member) for member in (value if isinstance(value, list) else [value]))
@@ -146,4 +174,4 @@ def one_of(*choices: str) -> Convert:
 
 
 # Converters of flags that may be repeated.
-REPEATED = (texts, sources, services)
+REPEATED = (api_servers, texts, sources, services)
