@@ -15,6 +15,7 @@ from aggserver.storage.interface import Storage, Unavailable
 from aggserver.storage.memory import MemoryStorage
 from aggserver.storage.sqlite import SQLiteStorage
 from aggserver.storage.sqlite_file import FILE_NAME
+from aggserver.storage.store_format import check_format
 
 __all__ = ["IN_MEMORY", "compaction", "data_folder", "files_last", "open_host_etcd", "open_storage"]
 
@@ -82,6 +83,11 @@ async def _open_etcd(options: Options, writes: bool) -> Storage:
             writes=writes,
         )
         await storage.start()
+    try:
+        await check_format(storage)
+    except BaseException:
+        await storage.close()
+        raise
     return storage
 
 

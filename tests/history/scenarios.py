@@ -19,6 +19,7 @@ from tests.history.recording import Key, Listed, Object, Recording, Selection, W
 from tests.history.servers import STORES, Fleet
 from tests.history.wire import KINDS, Shared, Wire, connected, path_of
 from tests.history.writers import Writer
+from tests.upgrades.kept import unpacked_code
 from tests.waiting import HANG_SECONDS
 
 __all__ = ["RUNS", "SCENARIOS", "Observed", "Scenario", "observe", "run"]
@@ -66,17 +67,32 @@ def _etcd_restarts(times: int) -> Events:
     return restarts
 
 
+def _replaced(*, back: bool) -> Events:
+    """One server after the other by today's code; with `back`, then one by the version before again."""
+
+    async def replaced(fleet: Fleet, shared: Shared, chance: random.Random, goal: int) -> None:
+        turns = [(number, False) for number in range(fleet.count)] + [(0, True)] * back
+        for number, older in turns:
+            await shared.progress.more(chance.randint(1, goal // (len(turns) + 1)))
+            await fleet.end(number, signal.SIGTERM)
+            fleet.replace(number, older=older)
+            await fleet.start(number)
+
+    return replaced
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """`events` happen to so many `servers` while `goal` writes are acknowledged. `stores`: those that it makes sense for.
 
-    `short`: history is, so that clients come too late.
+    `short`: history is, so that clients come too late. `older`: the servers are of the version before, until they are replaced.
     """
 
     events: Events
     goal: int = 500
     short: bool = False
     servers: int = 1
+    older: bool = False
     stores: tuple[str, ...] = ("sqlite", "etcd")
 
 
@@ -89,6 +105,8 @@ SCENARIOS = {
     "replicas killed": Scenario(_restarts(4, signal.SIGKILL), servers=2, stores=("etcd",)),
     "etcd killed": Scenario(_etcd_restarts(3), servers=2, stores=("etcd",)),
     "kine killed": Scenario(_etcd_restarts(3), stores=("kine",)),
+    "upgraded": Scenario(_replaced(back=True), servers=2, older=True, stores=("etcd",)),
+    "upgraded alone": Scenario(_replaced(back=True), older=True, stores=("sqlite",)),
 }
 
 # (scenario, store): all there is to run.
@@ -119,8 +137,9 @@ async def run(
 ) -> Verdict:
     """Makes its files in `folder`, which is there and empty."""
     shared = Shared()
+    older = unpacked_code(folder / "older") if scenario.older else None
     with STORES[store](folder) as backing:
-        fleet = Fleet(folder, backing, shared, count=scenario.servers, short=scenario.short)
+        fleet = Fleet(folder, backing, shared, count=scenario.servers, short=scenario.short, older=older)
         try:
             return await _run(fleet, scenario, shared, random.Random(seed), audience, beside)
         finally:

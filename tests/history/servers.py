@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -71,9 +71,14 @@ class _ShortHistory(Standalone):
 
 
 class Fleet:
-    """`count` servers of one backing; `short`: their history is. `Shared.up` is set while any of them is there."""
+    """`count` servers of one backing; `short`: their history is. `Shared.up` is set while any of them is there.
 
-    def __init__(self, folder: Path, backing: Backing, shared: Shared, *, count: int, short: bool) -> None:
+    older: the environment of the version before, with which all begin; `replace` says which version a server's next start is of.
+    """
+
+    def __init__(
+        self, folder: Path, backing: Backing, shared: Shared, *, count: int, short: bool, older: Mapping[str, str] | None = None
+    ) -> None:
         self.backing = backing
         self.count = count
         self._kind = _ShortHistory if short else Standalone
@@ -81,6 +86,12 @@ class Fleet:
         self._ports = free_ports(count)
         self._shared = shared
         self._running: dict[int, Standalone] = {}
+        self._older = older
+        self._environments = [older] * count
+
+    def replace(self, number: int, *, older: bool = False) -> None:
+        """By today's code, or by the version before."""
+        self._environments[number] = self._older if older else None
 
     async def start_all(self) -> list[Path]:
         """Returns their kubeconfigs."""
@@ -89,7 +100,8 @@ class Fleet:
     async def start(self, number: int) -> Path:
         port = str(self._ports[number])
         arguments = ["-f", str(DEFINITIONS), "--secure-port", port, *self.backing.arguments]
-        self._running[number] = await asyncio.to_thread(self._kind, self._folders[number], *arguments)
+        environment = self._environments[number]
+        self._running[number] = await asyncio.to_thread(self._kind, self._folders[number], *arguments, environment=environment)
         self._shared.up.set()
         return self._running[number].kubeconfig
 

@@ -114,10 +114,11 @@ class AggServer:
 class Standalone(AggServer):
     """`aggserver dev`, ready when made."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         self.folder = folder
         folder.mkdir(exist_ok=True)
-        super().__init__(["dev", "--data", str(folder), "--secure-port", "0", *arguments], folder.parent / f"{folder.name}.log")
+        log = folder.parent / f"{folder.name}.log"
+        super().__init__(["dev", "--data", str(folder), "--secure-port", "0", *arguments], log, environment)
         self.url = self.wait_for(r"aggserver serves (https://\S+)").group(1)
         self.kubeconfig = folder / "kubeconfig"
 

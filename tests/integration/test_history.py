@@ -24,6 +24,7 @@ LONG = {
     ("etcd killed", "etcd"),
     ("restarted", "kine"),
     ("kine killed", "kine"),
+    ("upgraded alone", "sqlite"),
 }
 
 
@@ -39,6 +40,8 @@ SEEDS = {
     ("etcd killed", "etcd"): 334_469,
     ("restarted", "kine"): 511_204,
     ("kine killed", "kine"): 96_377,
+    ("upgraded", "etcd"): 480_211,
+    ("upgraded alone", "sqlite"): 57_930,
 }
 
 

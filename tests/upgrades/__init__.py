@@ -1,0 +1,1 @@
+"""Upgrades from versions that are out: their data folders and their code, kept small, and how these were made."""
