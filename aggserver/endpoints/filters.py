@@ -139,8 +139,9 @@ def application(handler: Handler, chained: Mapping[str, Filter], observer: Obser
         try:
             done = await _in_time(request, send, _exchange(handler, observer, turns, request, send))
         finally:
-            for callback in request.on_end:
-                callback()
+            # Emptied, because the callbacks refer to the request: in a circle it would wait for the collector.
+            while request.on_end:
+                request.on_end.pop()()
         if done is not None:
             observer.request_done(request, done[0], clock() - started, done[1])
 

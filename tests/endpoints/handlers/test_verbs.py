@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
 
+from aggserver.endpoints.request import Request
 from tests.fakes.asgi import Client
+from tests.fakes.clock import settled
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, GROUP, WIDGETS, WIDGETS_PATH, crontab, widget
 from tests.fakes.server import LocalServer
 
@@ -523,3 +526,36 @@ async def test_create_in_another_version(client: Client) -> None:
     answer = await client.post(CRONTABS_PATH.replace("/v1/", "/v1beta1/"), obj)
     assert (answer.status, answer.json()["apiVersion"]) == (201, "stable.example.com/v1beta1")
     assert (await client.get(ONE)).json()["apiVersion"] == "stable.example.com/v1"
+
+
+# --- what a request leaves behind ---
+
+
+LEAVING = {
+    # name: (method, path, body)
+    "get": ("GET", ONE, None),
+    "get of what is not there": ("GET", f"{CRONTABS_PATH}/none", None),
+    "list": ("GET", CRONTABS_PATH, None),
+    "create": ("POST", CRONTABS_PATH, crontab("other")),
+    "create of what is there": ("POST", CRONTABS_PATH, crontab()),
+    "create of what is invalid": ("POST", CRONTABS_PATH, crontab("other", image=1)),
+    "create of no JSON": ("POST", CRONTABS_PATH, b"{"),
+    "merge patch": ("PATCH", ONE, {"spec": {"image": "busybox"}}),
+    "delete": ("DELETE", ONE, None),
+}
+
+
+@pytest.mark.parametrize("name", LEAVING)
+async def test_a_request_waits_for_no_collector(client: Client, name: str) -> None:
+    """Nothing that belongs to a request refers to it in a circle: that cost each write 4 % and kept hundreds of them in memory."""
+    await created(client)
+    gc.collect()
+    gc.disable()
+    try:
+        method, path, body = LEAVING[name]
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        await client.request(method, path, body, headers={"content-type": kind} if body else {})
+        await settled()
+        assert [each for each in gc.get_objects() if type(each) is Request] == []
+    finally:
+        gc.enable()
