@@ -2,28 +2,23 @@
 
 With --pods=run, helm also waits for what runs, and for the Job of a hook.
 
-Not in `make integration`, since building helm takes a minute: `make operators` runs this file.
+`make operators` runs this file.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.controlplane.binaries import cache_folder
 from tests.controlplane.cluster import Cluster
-from tests.controlplane.toolchain import go_command, go_environment
+from tests.helm import program
 from tests.integration.server import Standalone, running
-from tests.waiting import HANG_SECONDS, KUBECTL_LIMIT
+from tests.waiting import KUBECTL_LIMIT
 
-MODULE = Path(__file__).with_name("helm")
 CHART = Path(__file__).with_name("chart")
 NAMESPACE, RELEASE = "helm", "corner"
 KINDS = "serviceaccounts,secrets,configmaps,roles,rolebindings,services,deployments,shops.helm.example.com"
@@ -39,17 +34,7 @@ VOLATILE = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "gen
 
 @pytest.fixture(scope="module")
 def helm() -> Path:
-    """Built once for each content of its go.mod."""
-    key = hashlib.sha256((MODULE / "go.sum").read_bytes()).hexdigest()[:16]
-    program = cache_folder(os.environ).with_name(f"helm-{key}")
-    if not program.exists():
-        program.parent.mkdir(parents=True, exist_ok=True)
-        go = go_command(MODULE / "go.mod", lambda line: print(line, file=sys.stderr))
-        unfinished = program.with_suffix(".new")
-        command = [go, "build", "-ldflags=-s -w", "-o", str(unfinished), "helm.sh/helm/v4/cmd/helm"]
-        subprocess.run(command, cwd=MODULE, env=go_environment(os.environ), check=True)
-        unfinished.rename(program)
-    return program
+    return program.build(os.environ, print)
 
 
 def objects(cluster: Cluster, kubeconfig: Path) -> dict[str, Any]:
@@ -79,11 +64,7 @@ def releases(helm: Path, kubeconfig: Path, scratch: Path) -> list[tuple[str, str
 
 
 def run(helm: Path, kubeconfig: Path, scratch: Path, *arguments: str) -> str:
-    homes = {f"HELM_{name}_HOME": str(scratch / name) for name in ("CACHE", "CONFIG", "DATA")}
-    command = [str(helm), *arguments, "--namespace", NAMESPACE, "--kubeconfig", str(kubeconfig)]
-    done = subprocess.run(command, env={**os.environ, **homes}, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
-    assert done.returncode == 0, f"{' '.join(arguments)}: {done.stdout}{done.stderr}"
-    return done.stdout
+    return program.run(helm, scratch, *arguments, "--namespace", NAMESPACE, "--kubeconfig", str(kubeconfig))
 
 
 @pytest.mark.integration
