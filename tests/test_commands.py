@@ -35,8 +35,8 @@ NOT_RUN = {
     " --from-literal servers=https://a:2379,https://b:2379,https://c:2379"
     " --from-file ca.crt --from-file tls.crt --from-file tls.key": "needs an etcd, which make kind has",
     "helm install aggserver manifests/helm --namespace aggserver-system --create-namespace"
-    " --set image.repository=REGISTRY/aggserver": "needs a node to run the pod: tests/integration/test_helm_chart.py installs the rest",
-    "kubectl label namespace aggserver-system pod-security.kubernetes.io/enforce=restricted": "it is about the namespace of the above",
+    " --set image.repository=REGISTRY/aggserver": "needs a node for the pod: test_helm_chart.py installs the rest",
+    "kubectl label namespace aggserver-system pod-security.kubernetes.io/enforce=restricted": "of the namespace above",
     "pip install 'aggserver[etcd]'": "needs a release on the package index",
     "pip install 'aggserver[pytest]'": "needs a release on the package index",
 }
