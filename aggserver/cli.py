@@ -135,7 +135,8 @@ def _run(argv: Sequence[str]) -> int:
         return int(not asyncio.run(adopt.run(options, aggserver.__version__, _say, open_host_etcd)))
     from aggserver.app.logs import log_to
 
-    log_to(sys.stderr, options.log_level, os.environ)
+    modules = dict(options.vmodule)
+    log_to(sys.stderr, options.log_level, os.environ, form=options.logging_format, verbosity=options.verbosity, modules=modules)
     if options.command == "dev user":
         import asyncio
 

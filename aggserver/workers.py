@@ -14,7 +14,7 @@ import asyncio
 import heapq
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from aggserver.meta import errors
 
-__all__ = ["LARGE_BYTES", "MAX_WAITING_BYTES", "OBJECTS", "Workers"]
+__all__ = ["LARGE_BYTES", "MAX_WAITING_BYTES", "OBJECTS", "Workers", "pools"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,6 +54,7 @@ class Workers:
     """A pool of threads. name: of the threads. Usable from several event loops."""
 
     def __init__(self, threads: int, name: str) -> None:
+        self.name = name
         self._threads = ThreadPoolExecutor(threads, name)
         self._max_large = max(threads - 1, 1)
         self._lock = threading.Lock()
@@ -66,6 +67,14 @@ class Workers:
         self._now = 0
         self._had: dict[str, int] = {}
         self._waiting: defaultdict[str, int] = defaultdict(int)
+
+        _all.append(self)
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """(pieces, bytes) of work that waits."""
+        with self._lock:
+            return len(self._small) + len(self._large), sum(self._waiting.values())
 
     async def run(self, user: str, size: int, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call the function in a thread, when it is the user's turn. size: in bytes, of what it works on.
@@ -157,6 +166,14 @@ class Workers:
 
 def _nothing() -> None:
     """The function of cancelled work."""
+
+
+_all: list[Workers] = []
+
+
+def pools() -> Sequence[Workers]:
+    """All pools of this process, which are made with the modules that use them."""
+    return _all
 
 
 # For work on large objects: pruning and defaulting, patches, managedFields.

@@ -102,7 +102,7 @@ def test_a_bug_in_a_server_of_a_cluster_is_raised(monkeypatch: pytest.MonkeyPatc
         raise KeyError("spec")
 
     monkeypatch.setattr(cli, "_serve", fail)
-    monkeypatch.setattr("aggserver.app.logs.log_to", lambda *_: None)
+    monkeypatch.setattr("aggserver.app.logs.log_to", lambda *_, **__: None)
     with pytest.raises(KeyError):
         cli.main(["serve", "--data", str(tmp_path)])
 

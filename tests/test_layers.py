@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("app", "commands"),
     ("input_files",),
     ("adoption",),
-    ("server", "monitoring", "certificates", "standalone"),
+    ("server", "monitoring", "debugging", "certificates", "standalone"),
     ("controllers",),
     ("resources",),
     ("admissionregistration", "apiextensions", "kinds"),

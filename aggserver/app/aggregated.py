@@ -143,6 +143,7 @@ async def run(options: Options, apps: LoadedApps, on_server: Callable[[Server], 
             grace=options.shutdown_grace_seconds,
             at_once=engine.lane(chain, options),
         )
+        engine.pages.counts["connections"] = lambda: server.connections
         on_server(server)
         tasks: list[Task] = [
             ("watch of the cluster's admission rules", admission.run),

@@ -23,9 +23,11 @@ from aggserver.admission.observer import AdmissionObserver
 from aggserver.apiextensions.definitions import Definitions
 from aggserver.apiextensions.migration import Ledger, Migrator
 from aggserver.app.errors import StartError
+from aggserver.app.logs import set_verbosity
 from aggserver.authentication.delegating import Authenticator
 from aggserver.authorization.delegating import Authorizer
 from aggserver.conversion.webhook import Caller, WebhookCall
+from aggserver.debugging.pages import Pages
 from aggserver.endpoints import filters
 from aggserver.endpoints.discovery import Discovery
 from aggserver.endpoints.dispatch import Dispatcher
@@ -39,7 +41,7 @@ from aggserver.monitoring import routes
 from aggserver.monitoring.admission import AdmissionMetrics
 from aggserver.monitoring.health import HealthChecks
 from aggserver.monitoring.metrics import Metrics, RequestObserver
-from aggserver.options import Options
+from aggserver.options import Options, shown
 from aggserver.registry.environment import Environment
 from aggserver.schema.rules import UPSTREAM, RuleOptions
 from aggserver.server.requests import AtOnce, never
@@ -146,6 +148,7 @@ class Engine:
         self._ends: list[Callable[[], None]] = []
         self._watching = Watching(spread, self._observe_watch, call_later)
         self._observer = RequestObserver(self.metrics, self._served)
+        self.pages = Pages(environment, self._paths, aggserver.__version__, _emulated(), set_verbosity)
         self.handler: Handler = self._dispatcher()
 
     def asgi(
@@ -168,7 +171,7 @@ class Engine:
         before_authentication: Mapping[str, Filter] = MappingProxyType({}),
     ) -> dict[str, Filter]:
         """The filters by name, in the order in which a request meets them. Parameters: as of `asgi`."""
-        return filters.chain(
+        chained = filters.chain(
             authenticator,
             authorizer,
             self._clock,
@@ -179,6 +182,8 @@ class Engine:
             before_authentication=before_authentication,
             before_authorization=before_authorization,
         )
+        pages = self.pages.filter(shown(options), profiling=options.profiling, timeout_seconds=options.request_timeout_seconds)
+        return {**chained, "debugging": pages}
 
     def application(self, chain: Mapping[str, Filter]) -> ASGIApp:
         """The ASGI application of `handler` with these filters before it."""
@@ -237,10 +242,15 @@ class Engine:
         self.metrics.conversion(call.definition, call.from_version, call.to_version, call.seconds, call.failure)
 
     def _paths(self) -> list[str]:
-        paths = ["/apis", "/openapi/v2", "/openapi/v3"]
+        paths = ["/apis", "/flagz", "/openapi/v2", "/openapi/v3", "/statusz"]
         for group in self.installer.groups():
             if group.name:
                 paths += [f"/apis/{group.name}", *(f"/apis/{version.group_version}" for version in group.versions)]
             else:
                 paths += ["/api", *(f"/api/{version.version}" for version in group.versions)]
         return paths
+
+
+def _emulated() -> str:
+    """The minor version of Kubernetes whose behaviour is served."""
+    return routes.KUBERNETES_VERSION.rpartition(".")[0]

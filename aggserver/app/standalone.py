@@ -232,6 +232,7 @@ async def _run(
             grace=options.shutdown_grace_seconds,
             at_once=engine.lane(chain, options),
         )
+        engine.pages.counts["connections"] = lambda: server.connections
         on_server(server)
         async with background:
             await namespaces.ensure(namespace_store, *(namespaces.SYSTEM if built_in is not None else ("default",)))

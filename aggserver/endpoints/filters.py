@@ -51,6 +51,7 @@ from aggserver.endpoints.request import (
     Send,
     Shortened,
     StreamResponse,
+    begin,
 )
 from aggserver.endpoints.turns import Turns
 from aggserver.meta import codec, duration, errors
@@ -132,6 +133,7 @@ def application(handler: Handler, chained: Mapping[str, Filter], observer: Obser
         if b"watch=" in scope["query_string"]:
             await crowd.wait()
         request = Request(scope, receive)
+        in_progress = begin(request)
         if request_log.is_on():
             send = request_log.logging_sender(request, send, clock, started)
         request.audit_id = audit_id_of(request, new_audit_id)
@@ -139,6 +141,7 @@ def application(handler: Handler, chained: Mapping[str, Filter], observer: Obser
         try:
             done = await _in_time(request, send, _exchange(handler, observer, turns, request, send))
         finally:
+            in_progress.request = None
             # Emptied, because the callbacks refer to the request: in a circle it would wait for the collector.
             while request.on_end:
                 request.on_end.pop()()

@@ -104,7 +104,8 @@ class Negotiator:
     """The media types that one kind of endpoint offers.
 
     types: media types, the preferred one first. conversions: (kind, group, version) that objects can be converted to. plain:
-    whether unconverted objects are offered. in_protobuf: the kinds that are offered as protobuf, '' for unconverted objects.
+    whether unconverted objects are offered. only_plain: types that are offered, and only unconverted. in_protobuf: the kinds that
+    are offered as protobuf, '' for unconverted objects.
     """
 
     def __init__(
@@ -113,12 +114,14 @@ class Negotiator:
         conversions: Sequence[tuple[str, str, str]] = (),
         *,
         plain: bool = True,
+        only_plain: Sequence[str] = (),
         in_protobuf: Sequence[str] = (),
     ) -> None:
         self._types = tuple(types)
         self._in_protobuf = frozenset(in_protobuf)
         self._conversions = frozenset(conversions)
         self._plain = plain
+        self._only_plain = frozenset(only_plain)
         self._named = ", ".join(types)
         self._known: dict[str, MediaType | None] = {}
 
@@ -160,7 +163,9 @@ class Negotiator:
             return None
         pretty = given.get("pretty") == "1"
         if not given.keys() & {"as", "g", "v"}:
-            return replace(_media_type(offered), pretty=pretty) if self._plain else None
+            return replace(_media_type(offered), pretty=pretty) if self._plain or offered in self._only_plain else None
+        if offered in self._only_plain:
+            return None
         kind, group, version = given.get("as", ""), given.get("g", ""), given.get("v", "")
         if (kind, group, version) not in self._conversions:
             return None

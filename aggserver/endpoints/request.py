@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
@@ -32,6 +33,7 @@ __all__ = [
     "Chunks",
     "Filter",
     "Handler",
+    "InProgress",
     "LongBody",
     "Message",
     "Receive",
@@ -41,6 +43,8 @@ __all__ = [
     "Send",
     "Shortened",
     "StreamResponse",
+    "begin",
+    "current",
 ]
 
 Scope = MutableMapping[str, Any]
@@ -70,6 +74,31 @@ def _parameters(query_string: str) -> Sequence[tuple[str, str]]:
 
 
 _known_parameters = lru_cache(_KNOWN)(_parameters)
+
+
+class InProgress:
+    """Refers to a request until it has ended. Tasks that it began may go on; what they log then belongs to no request."""
+
+    __slots__ = ("request",)
+
+    def __init__(self, request: Request) -> None:
+        self.request: Request | None = request
+
+
+_current: ContextVar[InProgress | None] = ContextVar("request", default=None)
+
+
+def begin(request: Request) -> InProgress:
+    """Take the request as the one for which this task runs."""
+    made = InProgress(request)
+    _current.set(made)
+    return made
+
+
+def current() -> Request | None:
+    """The request for which this task or thread runs; None if there is none, or it has ended."""
+    found = _current.get()
+    return found.request if found is not None else None
 
 
 class Request:
@@ -133,6 +162,11 @@ class Request:
         # (reason, message) of the Status in the response. Not the exception, whose traceback refers to this request.
         self.failure: tuple[str, str] | None = None
         self.on_end: list[Callable[[], object]] = []  # called when the response has been sent, or failed
+
+    @property
+    def info_if_known(self) -> RequestInfo | None:
+        """What the URL requests; None before it was parsed."""
+        return getattr(self, "info", None)
 
     @property
     def verb(self) -> str:

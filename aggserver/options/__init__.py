@@ -11,6 +11,7 @@ from aggserver.options.checks import OptionsError
 from aggserver.options.commands import ADOPT, STORAGE
 from aggserver.options.controllers import is_controller_enabled
 from aggserver.options.reading import parse
+from aggserver.options.shown import shown
 from aggserver.options.table import Options
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "OptionsError",
     "is_controller_enabled",
     "parse",
+    "shown",
 ]

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from aggserver.meta import duration
+from aggserver.meta.golang import quote
 from aggserver.meta.selectors import LabelSelector, SelectorError
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "api_servers",
     "boolean",
     "integer",
+    "modules",
     "one_of",
     "path",
     "port",
@@ -144,6 +146,19 @@ def services(value: Any) -> Services:
     return tuple(found)
 
 
+def modules(value: Any) -> tuple[tuple[str, int], ...]:
+    """Verbosity by pattern of modules: `PATTERN=N`, comma-separated. Raises ValueError with component-base's texts."""
+    found = []
+    for member in texts(value):
+        pattern, equals, number = member.partition("=")
+        if not pattern or not equals or not number or "=" in number:
+            raise ValueError(f"{quote(member)} does not have the pattern=N format")
+        if not re.fullmatch(r"[0-9]{1,9}", number):
+            raise ValueError(f"parsing verbosity in {quote(member)}: must be a whole number, 0 or more")
+        found.append((pattern, int(number)))
+    return tuple(found)
+
+
 def ipv4_network(value: Any) -> str:
     """A range of IPv4 addresses. Of several that are separated by commas, as for two IP families, the first counts."""
     written = text(value).partition(",")[0]
@@ -174,4 +189,4 @@ def one_of(*choices: str) -> Convert:
 
 
 # Converters of flags that may be repeated.
-REPEATED = (api_servers, texts, sources, services)
+REPEATED = (api_servers, texts, sources, services, modules)

@@ -1,4 +1,4 @@
-"""What the server says of itself: its log."""
+"""What the server says of itself: its log, and its pages for debugging."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from aggserver.options.flag import option
 
 __all__ = ["DebuggingOptions"]
 
+LOGGING_FORMATS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -24,5 +25,41 @@ class DebuggingOptions:
         flag.DEBUGGING,
         f"lowest level that is logged: {', '.join(LOG_LEVELS)}",
         metavar="LEVEL",
+        commands=BOTH,
+    )
+    logging_format: str = option(
+        "text",
+        "logging-format",
+        convert.one_of(*LOGGING_FORMATS),
+        flag.DEBUGGING,
+        "format of the log: text, or json, a JSON object on each line with ts (milliseconds), caller, msg, v",
+        metavar="FORMAT",
+        commands=BOTH,
+    )
+    verbosity: int = option(
+        0,
+        "v",
+        convert.integer,
+        flag.DEBUGGING,
+        "verbosity of the log: from 3 on each request is logged, from 4 on what is for debugging; PUT /debug/flags/v changes it",
+        metavar="N",
+        commands=BOTH,
+        short="-v",
+    )
+    vmodule: tuple[tuple[str, int], ...] = option(
+        (),
+        "vmodule",
+        convert.modules,
+        flag.DEBUGGING,
+        "verbosity of modules, comma-separated, such as cacher=4,webhook*=4; * and ? match any characters",
+        metavar="PATTERN=N,...",
+        commands=BOTH,
+    )
+    profiling: bool = option(
+        True,
+        "profiling",
+        convert.boolean,
+        flag.DEBUGGING,
+        "serve /debug/pprof/, /debug/memory and /debug/flags/v to users who may read or set these paths",
         commands=BOTH,
     )

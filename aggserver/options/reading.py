@@ -16,6 +16,7 @@ from aggserver.options import convert
 from aggserver.options.checks import OptionsError, check
 from aggserver.options.commands import COMMANDS, COMPLETION
 from aggserver.options.flag import PREFIX, Flag
+from aggserver.options.shown import written
 from aggserver.options.table import FLAGS, WITH_COMMAND, Options
 
 __all__ = ["parse"]
@@ -229,13 +230,7 @@ def _add_flags(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def _shown(default: Any, flag: Flag) -> str:
-    """The default as the user would write it, for the help text."""
+    """The default, for the help text."""
     if default is None or default in ("", ()):
         return ""
-    if flag.convert is convert.seconds:
-        default = f"{default:g}s"
-    elif isinstance(default, tuple):
-        default = ",".join(default)
-    elif isinstance(default, bool):
-        default = str(default).lower()
-    return f" (default: {default})".replace("%", "%%")
+    return f" (default: {written(default, flag)})".replace("%", "%%")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from weakref import WeakSet
 
 from aggserver.conversion.converter import NONE, Converter
 from aggserver.conversion.webhook import Caller, NoCaller, WebhookCall, unobserved
@@ -37,7 +38,7 @@ class Environment:
 
     max_object_bytes: limit for an object as it is stored.
     corrupt: the objects known to be unreadable, by key. behind: why a cache does not follow the store, by prefix. Both are shared
-    by all cachers. converted: the cache of converted objects.
+    by all cachers. cachers: those that are in use. converted: the cache of converted objects.
     webhooks: calls conversion webhooks. observe_conversion: called with each such call.
     """
 
@@ -49,6 +50,7 @@ class Environment:
     max_object_bytes: int = MAX_OBJECT_BYTES
     corrupt: dict[str, Corrupt] = field(default_factory=dict)
     behind: dict[str, str] = field(default_factory=dict)
+    cachers: WeakSet[Cacher[StoredObject]] = field(default_factory=WeakSet)
     converted: ConversionCache = field(default_factory=ConversionCache)
     webhooks: Caller = field(default_factory=NoCaller)
     observe_conversion: Callable[[WebhookCall], None] = unobserved
@@ -74,7 +76,7 @@ class Environment:
     ) -> Cacher[StoredObject]:
         """The watch cache of a resource. make, prepare: see `Cacher`."""
         prefix = keys.resource_prefix(group, resource)
-        return Cacher(
+        made = Cacher(
             self.storage,
             prefix,
             make=make,
@@ -85,6 +87,8 @@ class Environment:
             turns=self.turns,
             behind=self.behind,
         )
+        self.cachers.add(made)
+        return made
 
     def own_store(
         self,

@@ -116,6 +116,11 @@ class Server:
         port: int = self._sockets[0].getsockname()[1]
         return port
 
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._connections)
+
     def request_stop(self) -> None:
         """Begin to stop, and return at once. A second call ends all waiting and drops open connections."""
         if self._stop.is_set():

@@ -43,7 +43,7 @@ from aggserver.storage.predicate import Predicate
 from aggserver.storage.revision_waiters import RevisionWaiters
 from aggserver.storage.watcher import CacheWatcher
 
-__all__ = ["CacheWatcher", "Cached", "Cacher", "ListPage", "WatchEvent"]
+__all__ = ["CacheWatcher", "Cached", "Cacher", "Footprint", "ListPage", "WatchEvent"]
 
 WAIT = 3.0  # seconds that a request waits for a revision that the cache hasn't reached, as upstream
 CHUNK = 500  # objects decoded before other requests run: a few milliseconds
@@ -54,6 +54,19 @@ RETRY = Backoff(initial=0.1, longest=5.0)  # between attempts to watch the store
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Cached)
+
+
+class Footprint(NamedTuple):
+    """What a cache holds. Bytes are those of objects, which a window or several watches may share."""
+
+    prefix: str
+    objects: int
+    bytes: int
+    window_changes: int
+    window_bytes: int
+    watches: int
+    pending_events: int
+    pending_bytes: int
 
 
 class ListPage(NamedTuple, Generic[T]):
@@ -222,6 +235,19 @@ class Cacher(Generic[T]):
         self._swept, floor = self._window.dropped, self._window.floor
         for watcher in [watcher for watcher in self._all_watchers() if watcher.lags(floor)]:
             watcher.close()
+
+    async def footprint(self) -> Footprint:
+        """What it holds now. The sizes of many objects are summed in slices, between which others get their turn."""
+        objects = self._objects.frozen()
+        total = size = 0
+        while page := objects.values(total, total + PAGE):
+            size += sum(each.size for each in page)
+            total += len(page)
+            await asyncio.sleep(0)
+        pending = [watcher.pending for watcher in self._all_watchers()]
+        changes, replaced = self._window.held
+        events, unread = sum(count for count, _ in pending), sum(size for _, size in pending)
+        return Footprint(self._prefix, total, size, changes, replaced, len(pending), events, unread)
 
     def _all_watchers(self) -> builtins.list[CacheWatcher[T]]:
         return [*itertools.chain(self._behind, *self._watchers.values())]

@@ -149,6 +149,11 @@ class Window(Generic[C]):
         self._bytes = 0
         self._stale = 0  # bytes of the changes before `_first`
 
+    @property
+    def held(self) -> tuple[int, int]:
+        """(changes, bytes of the objects that they have replaced)."""
+        return len(self._changes) - self._first, self._bytes + self._stale
+
     def append(self, change: Change[C]) -> None:
         self._changes.append(change)
         self._bytes += _replaced(change)

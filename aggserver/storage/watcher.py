@@ -120,6 +120,11 @@ class CacheWatcher(Generic[T]):
             self._waiter.set_result(None)
         return len(self._pending) <= MAX_PENDING and self._bytes <= MAX_PENDING_BYTES
 
+    @property
+    def pending(self) -> tuple[int, int]:
+        """(events, bytes of their objects) that the client has not taken."""
+        return len(self._pending), self._bytes
+
     def bookmark(self) -> None:
         """Add a bookmark with the newest revision up to which this watch has got all events.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import io
+import json
 import logging
 import re
 import sys
@@ -17,9 +18,10 @@ import pytest
 
 import aggserver
 from aggserver.app import aggregated
-from aggserver.app.logs import log_to, log_unhandled
+from aggserver.app.logs import log_to, log_unhandled, set_verbosity
 from aggserver.authentication.user import PRIVILEGED_GROUP, UserInfo
-from aggserver.endpoints.request import Request, StreamResponse
+from aggserver.endpoints import request_info
+from aggserver.endpoints.request import Request, StreamResponse, begin
 from aggserver.options import parse
 from aggserver.resources.calls import Calls
 from aggserver.resources.errors import AnswerError
@@ -384,3 +386,139 @@ def test_nothing_else_writes() -> None:
         or (isinstance(node, ast.Name) and node.id in RAW)
     }
     assert found - WRITERS == {"testing/server.py"}, "it reads what a child process has written"
+
+
+@pytest.fixture
+def levels() -> Iterator[io.StringIO]:
+    """A stream, and all levels as before afterwards."""
+    root = logging.getLogger()
+    before = root.level, root.handlers[:]
+    known = {name: logger.level for name, logger in root.manager.loggerDict.items() if isinstance(logger, logging.Logger)}
+    root.handlers[:] = []
+    yield io.StringIO()
+    root.level, root.handlers[:] = before
+    for name, logger in root.manager.loggerDict.items():
+        if isinstance(logger, logging.Logger):
+            logger.setLevel(known.get(name, logging.NOTSET))
+
+
+# (--log-level, -v, --vmodule, set at run time, what of the lines is logged)
+LEVELS: dict[str, tuple[str, int, dict[str, int], str, str]] = {
+    "default": ("info", 0, {}, "", "info"),
+    "level debug": ("debug", 0, {}, "", "debug cacher requests info"),
+    "two is not for requests": ("info", 2, {}, "", "info"),
+    "three is": ("info", 3, {}, "", "requests info"),
+    "four is for all": ("info", 4, {}, "", "debug cacher requests info"),
+    "warnings alone": ("warning", 0, {}, "", ""),
+    "a module": ("info", 0, {"cach*": 4}, "", "cacher info"),
+    "a module, less": ("info", 0, {"cach*": 3}, "", "info"),
+    "the first pattern counts": ("info", 4, {"cacher": 0, "cach*": 4}, "", "debug requests info"),
+    "requests as a module": ("info", 0, {"requests": 3}, "", "requests info"),
+    "more at run time": ("info", 0, {}, "4", "debug cacher requests info"),
+    "less at run time": ("info", 4, {}, "0", "info"),
+    "modules stay": ("info", 4, {"cacher": 4}, "1", "cacher info"),
+    "not below the level": ("warning", 4, {}, "0", ""),
+}
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_levels(levels: io.StringIO, name: str) -> None:
+    level, verbosity, modules, later, logged = LEVELS[name]
+    log_to(levels, level, {}, verbosity=verbosity, modules=modules)
+    if later:
+        set_verbosity(later)
+    logging.getLogger("aggserver.x").debug("debug")
+    logging.getLogger("aggserver.storage.cacher").debug("cacher")
+    logging.getLogger("aggserver.requests").debug("requests")
+    logging.getLogger("aggserver.x").info("info")
+    assert [line.split()[-1] for line in levels.getvalue().splitlines()] == logged.split()
+
+
+WRONG_NUMBERS = {
+    "x": 'strconv.ParseUint: parsing "x": invalid syntax',
+    "": 'strconv.ParseUint: parsing "": invalid syntax',
+    "-1": 'strconv.ParseUint: parsing "-1": invalid syntax',
+    "4294967296": 'strconv.ParseUint: parsing "4294967296": value out of range',
+    "9" * 1000: f'strconv.ParseUint: parsing "{"9" * 1000}": value out of range',
+}
+
+
+@pytest.mark.parametrize("text", WRONG_NUMBERS, ids=range(len(WRONG_NUMBERS)))
+def test_wrong_numbers(text: str) -> None:
+    with pytest.raises(ValueError, match="strconv") as error:
+        set_verbosity(text)
+    assert str(error.value) == WRONG_NUMBERS[text]
+
+
+def test_json(levels: io.StringIO) -> None:
+    log_to(levels, "info", {}, form="json", verbosity=4)
+    log = logging.getLogger("aggserver.x")
+    log.info("one %s", "line\nand \u202e more")
+    log.debug("detail")
+    logging.getLogger("aggserver.requests").debug("a request")
+    log.warning("careful")
+    try:
+        raise ValueError("wrong\x1b[0m")
+    except ValueError as error:
+        log.exception("failed", exc_info=error)
+    text = levels.getvalue()
+    assert text.isascii()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert [line["msg"] for line in lines] == ["one line\nand \u202e more", "detail", "a request", "careful", "failed"]
+    assert [line.get("v") for line in lines] == [0, 4, 3, 0, None]
+    assert [line["level"] for line in lines] == ["info", "debug", "debug", "warning", "error"]
+    assert {line["caller"].partition(":")[0] for line in lines} == {"app/test_logs.py"}
+    assert all(1.7e12 < line["ts"] < 1e13 for line in lines)
+    assert lines[-1]["err"] == "wrong\x1b[0m"
+    assert "Traceback" in lines[-1]["stacktrace"]
+
+
+def _request(path: str) -> Request:
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": [], "http_version": "2"}
+    return Request(scope, None)  # type: ignore[arg-type]
+
+
+async def test_a_line_of_a_request_names_it(levels: io.StringIO) -> None:
+    log = logging.getLogger("aggserver.x")
+
+    async def work(path: str) -> asyncio.Task[None]:
+        request = _request(path)
+        in_progress = begin(request)
+        log.info("early")
+        request.audit_id = 'id "1"\n'
+        request.info = request_info.parse("GET", path, {})
+        log.info("of it")
+        await asyncio.to_thread(log.info, "in a thread")
+        later = asyncio.create_task(background())
+        await asyncio.sleep(0)
+        in_progress.request = None
+        return later
+
+    async def background() -> None:
+        log.info("begun by it")
+        await go_on.wait()
+        log.info("after it")
+
+    go_on = asyncio.Event()
+    log_to(levels, "info", {}, form="json")
+    later = await asyncio.create_task(work("/apis/stable.example.com/v1/namespaces/a/crontabs/b"))
+    go_on.set()
+    await later
+    lines = [json.loads(line) for line in levels.getvalue().splitlines()]
+    keys = {"audit-ID": 'id "1"\n', "verb": "get", "resource": "crontabs.stable.example.com"}
+    found = [{key: line[key] for key in ("audit-ID", "verb", "resource", "path") if key in line} for line in lines]
+    assert found == [{"audit-ID": ""}, keys, keys, keys, {}]
+
+
+async def test_a_line_of_text_of_a_request(levels: io.StringIO) -> None:
+    log_to(levels, "info", {})
+
+    async def work() -> None:
+        request = _request("/metrics")
+        request.audit_id = "1\n2"
+        request.info = request_info.parse("GET", "/metrics", {})
+        begin(request)
+        logging.getLogger("aggserver.x").info("of it")
+
+    await asyncio.create_task(work())
+    assert levels.getvalue().endswith('of it audit-ID="1\\n2" verb="get" path="/metrics"\n')

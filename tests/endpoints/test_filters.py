@@ -614,6 +614,10 @@ async def _has_bounds(server: LocalServer) -> bool:
     return refused
 
 
+async def _says_what_it_is(server: LocalServer) -> bool:
+    return await _gets(server.client(), "/statusz") == 200
+
+
 # Name of a filter -> a check that fails without it.
 MISSED = {
     "request_info": _knows_what_is_asked,
@@ -622,6 +626,7 @@ MISSED = {
     "impersonation": _is_refused_whom_an_administrator_acts_for,
     "in_flight": _has_bounds,
     "authorization": _is_refused_alice,
+    "debugging": _says_what_it_is,
 }
 
 
