@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from aggserver.admission.chain import Mutating
 from aggserver.app.tasks import Task
-from aggserver.authorization.standalone import StandaloneAuthorizer, bootstrap_policy
+from aggserver.authorization.standalone import StandaloneAuthorizer, bootstrap_policy, empty_graph
+from aggserver.controllers.node_follower import NodeFollower
 from aggserver.controllers.roles import RoleController
 from aggserver.endpoints.request import Filter
 from aggserver.options import Options, is_controller_enabled
@@ -42,15 +43,17 @@ class Access:
         self.plugins: Sequence[Mutating] = ()
         self.filters: Mapping[str, Filter] = {}
         self.tasks: Sequence[Task] = ()
-        policy = bootstrap_policy
+        policy, graph = bootstrap_policy, empty_graph
         if options.kinds != "none":
             aggregates = is_controller_enabled("clusterrole-aggregation-controller", options.controllers)
             roles = RoleController(stores, aggregates=aggregates)
             policy = roles.policy
             self.filters = {"roles": roles.before}
-            self.tasks = [("controller of roles", roles.run)]
+            nodes = NodeFollower(stores)
+            graph = nodes.graph
+            self.tasks = [("controller of roles", roles.run), ("graph of nodes", nodes.run)]
         modes = options.authorization_mode
-        self.authorizer = StandaloneAuthorizer(policy, modes=modes, open_paths=options.authorization_always_allow_paths)
-        self.reviewer = StandaloneAuthorizer(policy, modes=modes, open_paths=())
+        self.authorizer = StandaloneAuthorizer(policy, graph, modes=modes, open_paths=options.authorization_always_allow_paths)
+        self.reviewer = StandaloneAuthorizer(policy, graph, modes=modes, open_paths=())
         if options.kinds != "none":
             self.plugins = [EscalationCheck(self.authorizer, policy, stores)]

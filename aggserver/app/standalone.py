@@ -40,12 +40,13 @@ from aggserver.app.rare_controllers import rare_controllers
 from aggserver.app.service_accounts import ServiceAccounts
 from aggserver.app.storage import IN_MEMORY, compaction, data_folder, open_storage
 from aggserver.app.tasks import Task, supervise
-from aggserver.certificates.issuing import SubjectNames
+from aggserver.certificates.issuing import SubjectNames, requested_user
 from aggserver.controllers.policy_status import PolicyStatusController
 from aggserver.endpoints import front_page
 from aggserver.endpoints.served import Served
 from aggserver.kinds import namespaces
 from aggserver.kinds.catalog import GROUPS
+from aggserver.kinds.kubelets import Kubelets
 from aggserver.kinds.served import Kinds, NamespaceLabels
 from aggserver.meta.json_types import JSONObject
 from aggserver.options import Options
@@ -139,6 +140,7 @@ async def _run(
                 port=lambda: server.port,
                 plugins=common.enabled(),
                 namespaces=stored_namespaces,
+                kubelets=Kubelets(access.authorizer, requested_user),
             )
         if built_in is not None:
             accounts.look_in(partial(built_in.store, ""))

@@ -1,6 +1,6 @@
 """UserInfo: the user a request comes from, as authentication found it.
 
-Pure. Source: k8s.io/apiserver pkg/authentication/user/user.go, v0.36.3.
+Pure. Source: k8s.io/apiserver pkg/authentication/user/user.go, v0.36.3; k8s.io/kubernetes pkg/auth/nodeidentifier, v1.36.3.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 
 from aggserver.meta.json_types import JSONObject
 
-__all__ = ["ALL_AUTHENTICATED", "ALL_UNAUTHENTICATED", "ANONYMOUS", "PRIVILEGED_GROUP", "UserInfo"]
+__all__ = ["ALL_AUTHENTICATED", "ALL_UNAUTHENTICATED", "ANONYMOUS", "PRIVILEGED_GROUP", "UserInfo", "node_name"]
 
 PRIVILEGED_GROUP = "system:masters"
 ALL_AUTHENTICATED = "system:authenticated"
 ALL_UNAUTHENTICATED = "system:unauthenticated"
+_NODE_PREFIX, _NODE_GROUP = "system:node:", "system:nodes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +46,10 @@ class UserInfo:
 
 
 ANONYMOUS = UserInfo("system:anonymous", groups=(ALL_UNAUTHENTICATED,))
+
+
+def node_name(user: UserInfo) -> str | None:
+    """The name of the Node whose kubelet the user is, which may be ''; None for other users."""
+    if not user.name.startswith(_NODE_PREFIX) or _NODE_GROUP not in user.groups:
+        return None
+    return user.name[len(_NODE_PREFIX) :]

@@ -30,6 +30,7 @@ __all__ = [
     "load_key",
     "new_ca",
     "requested_groups",
+    "requested_user",
     "sign_request",
 ]
 
@@ -138,11 +139,23 @@ def sign_request(
 
 def requested_groups(request_pem: bytes) -> list[str]:
     """The groups that a certificate signing request asks for: the organizations of its subject. Raises ValueError."""
+    return _requested(request_pem, NameOID.ORGANIZATION_NAME)
+
+
+def requested_user(request_pem: bytes) -> str:
+    """The user name that a certificate signing request asks for: the last common name, as Go's parser; '' for none.
+
+    Raises ValueError.
+    """
+    return (_requested(request_pem, NameOID.COMMON_NAME) or [""])[-1]
+
+
+def _requested(request_pem: bytes, which: x509.ObjectIdentifier) -> list[str]:
     try:
         subject = x509.load_pem_x509_csr(request_pem).subject
     except UnsupportedAlgorithm as error:
         raise SigningRequestError(str(error)) from None
-    return [str(one.value) for one in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+    return [str(one.value) for one in subject.get_attributes_for_oid(which)]
 
 
 def issue_client(ca: KeyPair, user: str, groups: Sequence[str], now: float) -> KeyPair:

@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Protocol
 
-from aggserver.admission.chain import CREATE, DELETE, UPDATE, Attributes
+from aggserver.admission.chain import CREATE, DELETE, UPDATE, Attributes, forbidden
+from aggserver.authentication.user import node_name
 from aggserver.informers.informer import ALL, CONTROLLER
+from aggserver.kinds.kubelets import Kubelets
 from aggserver.kinds.plugins import additions
 from aggserver.meta import errors, quantity
-from aggserver.meta.errors import StatusError
 from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.registry.rest import Context
@@ -27,12 +28,24 @@ _DEFAULT_STORAGE = ("storageclass.kubernetes.io/is-default-class", "storageclass
 _DEFAULT_INGRESS = ("ingressclass.kubernetes.io/is-default-class",)
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 
-
+# What NodeRestriction looks at: (group, resource, subresource).
+_OF_KUBELETS = (
+    *(("", "pods", name) for name in ("", "status", "eviction", "binding", "ephemeralcontainers", "resize")),
+    *(("", resource, name) for resource in ("nodes", "persistentvolumeclaims") for name in ("", "status")),
+    ("", "serviceaccounts", "token"),
+    ("coordination.k8s.io", "leases", ""),
+    ("storage.k8s.io", "csinodes", ""),
+    ("resource.k8s.io", "resourceslices", ""),
+    ("certificates.k8s.io", "certificatesigningrequests", ""),
+)
 _ATTRIBUTES_CLASSES = ("storage.k8s.io", "volumeattributesclasses", "")
 
 
 class World(Protocol):
-    """What the plugins look up."""
+    """What the plugins look up. kubelets: for NodeRestriction; None if that is not enabled."""
+
+    @property
+    def kubelets(self) -> Kubelets | None: ...
 
     def store(self, group: str, resource: str) -> Store:
         """The store of a resource, made at first use."""
@@ -60,6 +73,7 @@ class KindPlugins:
         # In upstream's order.
         mutating: list[tuple[str, tuple[_Place, ...], _Part]] = [
             ("ServiceAccount", (pods,), self._give_account),
+            ("NodeRestriction", _OF_KUBELETS, self._restrict_kubelet),
             ("TaintNodesByCondition", (("", "nodes", ""),), _created(additions.taint_node)),
             ("Priority", (pods,), self._set_priority),
             ("DefaultTolerationSeconds", (pods,), _always(additions.tolerate_some_time)),
@@ -78,16 +92,24 @@ class KindPlugins:
             ("Priority", (("scheduling.k8s.io", "priorityclasses", ""),), self._check_default),
             ("PersistentVolumeClaimResize", (claims,), self._check_size),
             ("RuntimeClass", (pods,), self._check_overhead),
+            ("PodResizeValidator", (resize,), self._check_resize),
         ]
         self._mutating = _by_place(mutating, enabled)
         self._validating = _by_place(validating, enabled)
+        self._restricted = frozenset(_OF_KUBELETS if "NodeRestriction" in enabled else ())
+        of_all = (part for part in mutating if part[0] != "NodeRestriction")
+        self._of_all_users = self._validating.keys() | _by_place(of_all, enabled).keys()
 
     def concerns(self, attributes: Attributes) -> bool:
         info = attributes.resource
         place = info.group, info.resource, attributes.subresource
-        return attributes.operation != DELETE and (place in self._mutating or place in self._validating)
+        if attributes.operation != DELETE and place in self._of_all_users:
+            return True
+        return place in self._restricted and node_name(attributes.user) is not None
 
     async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
+        if obj is None and self._restricted:
+            return await self._restrict(attributes, obj, old)
         return await self._run(self._mutating, attributes, obj, old)
 
     async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
@@ -113,15 +135,15 @@ class KindPlugins:
 
         if (why := service_accounts.mirror_problem(pod)) is not None:
             if why:
-                raise _forbidden(attributes, pod, why)
+                raise forbidden(attributes, pod, why)
             return False
         name = service_accounts.name_of(pod)
         account = await service_accounts.needed_account(self._account, attributes.namespace, name)
         if isinstance(account, str):
-            raise _forbidden(attributes, pod, account)
+            raise forbidden(attributes, pod, account)
         service_accounts.give_account(pod, account, self._world.random)
         if why := service_accounts.check_secrets(pod["spec"], account):
-            raise _forbidden(attributes, pod, why)
+            raise forbidden(attributes, pod, why)
         return True
 
     async def _check_account(self, attributes: Attributes, pod: JSONObject, old: JSONObject | None) -> bool:
@@ -133,20 +155,38 @@ class KindPlugins:
 
         if not ephemeral and (why := service_accounts.mirror_problem(pod)) is not None:
             if why:
-                raise _forbidden(attributes, pod, why)
+                raise forbidden(attributes, pod, why)
             return False
         name = pod["spec"].get("serviceAccountName")
         if not name:
             where = f"{attributes.namespace}/{pod['metadata'].get('name') or ''}"
-            raise _forbidden(attributes, pod, f"no service account specified for pod {where}")
+            raise forbidden(attributes, pod, f"no service account specified for pod {where}")
         account = await service_accounts.needed_account(self._account, attributes.namespace, name)
         why = account if isinstance(account, str) else service_accounts.check_secrets(pod["spec"], account, ephemeral=ephemeral)
         if why:
-            raise _forbidden(attributes, pod, why)
+            raise forbidden(attributes, pod, why)
         return False
 
     async def _account(self, namespace: str, name: str) -> JSONObject | None:
         return await self._one("", "serviceaccounts", name, namespace)
+
+    # --- NodeRestriction ---
+
+    async def _restrict_kubelet(self, attributes: Attributes, obj: JSONObject, old: JSONObject | None) -> bool:
+        return await self._restrict(attributes, obj, old)
+
+    async def _restrict(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
+        node = node_name(attributes.user)
+        if node is None:
+            return False
+        from aggserver.kinds.plugins.node_restriction import NodeRestriction, Refusal
+
+        assert self._world.kubelets is not None
+        try:
+            await NodeRestriction(self._one, self._world.kubelets, node).check(attributes, obj, old)
+        except Refusal as refusal:
+            raise forbidden(attributes, obj, str(refusal)) from None
+        return False
 
     # --- PodSecurity ---
 
@@ -168,9 +208,9 @@ class KindPlugins:
         name = pod["spec"].get("priorityClassName") or ""
         found = await self._one("scheduling.k8s.io", "priorityclasses", name) if name else await self._default_priority()
         if found is None and name and name not in additions.CRITICAL:
-            raise _forbidden(attributes, pod, f"no PriorityClass with name {name} was found")
+            raise forbidden(attributes, pod, f"no PriorityClass with name {name} was found")
         if why := additions.set_priority(pod, found):
-            raise _forbidden(attributes, pod, why)
+            raise forbidden(attributes, pod, why)
         return True
 
     async def _default_priority(self) -> JSONObject | None:
@@ -185,7 +225,7 @@ class KindPlugins:
         if default is not None and (old is None or default["metadata"]["name"] != obj["metadata"].get("name")):
             name = default["metadata"]["name"]
             why = f"PriorityClass {name} is already marked as default. Only one default can exist"
-            raise _forbidden(attributes, obj, why)
+            raise forbidden(attributes, obj, why)
         return False
 
     # --- storage and ingress classes ---
@@ -201,14 +241,14 @@ class KindPlugins:
         if old is None or _size(claim).compare(_size(old)) <= 0:
             return False
         if (old.get("status") or {}).get("phase") != "Bound":
-            raise _forbidden(attributes, claim, "Only bound persistent volume claims can be expanded")
+            raise forbidden(attributes, claim, "Only bound persistent volume claims can be expanded")
         name = _class_of(claim)
         known = await self._one("storage.k8s.io", "storageclasses", name) if name and name == _class_of(old) else None
         if not (known or {}).get("allowVolumeExpansion"):
             why = (
                 "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
             )
-            raise _forbidden(attributes, claim, why)
+            raise forbidden(attributes, claim, why)
         return False
 
     async def _set_ingress_class(self, attributes: Attributes, ingress: JSONObject, old: JSONObject | None) -> bool:
@@ -226,7 +266,7 @@ class KindPlugins:
         from aggserver.kinds.plugins.runtime_classes import apply_class
 
         if why := apply_class(pod["spec"], runtime):
-            raise _forbidden(attributes, pod, why)
+            raise forbidden(attributes, pod, why)
         return True
 
     async def _check_overhead(self, attributes: Attributes, pod: JSONObject, old: JSONObject | None) -> bool:
@@ -235,7 +275,7 @@ class KindPlugins:
         from aggserver.kinds.plugins.runtime_classes import overhead_problem
 
         if why := overhead_problem(pod["spec"], await self._runtime_class(attributes, pod)):
-            raise _forbidden(attributes, pod, why)
+            raise forbidden(attributes, pod, why)
         return False
 
     async def _runtime_class(self, attributes: Attributes, pod: JSONObject) -> JSONObject | None:
@@ -244,8 +284,26 @@ class KindPlugins:
             return None
         found = await self._one("node.k8s.io", "runtimeclasses", name)
         if found is None:
-            raise _forbidden(attributes, pod, f"pod rejected: RuntimeClass {quote(name)} not found")
+            raise forbidden(attributes, pod, f"pod rejected: RuntimeClass {quote(name)} not found")
         return found
+
+    # --- PodResizeValidator ---
+
+    async def _check_resize(self, attributes: Attributes, pod: JSONObject, old: JSONObject | None) -> bool:
+        """Of a Pod on a node whose resources change: they must fit the node."""
+        name = pod["spec"].get("nodeName")
+        if not name or old is None or pod["metadata"].get("generation") == old["metadata"].get("generation"):
+            return False
+        node = await self._one("", "nodes", name)
+        if node is None:
+            raise forbidden(attributes, pod, f"node {quote(name)} not found")
+        from aggserver.kinds.plugins.pod_resize import resize_problem
+
+        if problem := resize_problem(pod, node):
+            error = forbidden(attributes, pod, problem.message)
+            error.causes = (errors.Cause(problem.cause, ""),)
+            raise error
+        return False
 
     # --- PodTopologyLabels ---
 
@@ -316,13 +374,6 @@ async def _change(
         return False
     change(obj)
     return True
-
-
-def _forbidden(attributes: Attributes, obj: JSONMapping, why: str) -> StatusError:
-    """403 with the name of the object, or what there is of it in a create."""
-    metadata = obj["metadata"]
-    name = attributes.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
-    return errors.forbidden(attributes.resource.group, attributes.resource.resource, name, why)
 
 
 def _size(claim: JSONMapping) -> quantity.Quantity:

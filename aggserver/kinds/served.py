@@ -33,6 +33,7 @@ from aggserver.registry.views import Views
 if TYPE_CHECKING:
     from aggserver.kinds.admission import KindPlugins
     from aggserver.kinds.admitted import KindObjects
+    from aggserver.kinds.kubelets import Kubelets
     from aggserver.kinds.namespaces import StoredNamespaces
     from aggserver.kinds.plugins.pod_security import NamespaceSecurity
     from aggserver.kinds.pods import Bindings
@@ -59,7 +60,8 @@ class Kinds:
     implementation are not served.
 
     cluster_ips: the range of the addresses of Services. port: returns the port of this server. plugins: the names of the enabled
-    admission plugins. namespaces: for PodSecurity; without them, it allows everything.
+    admission plugins. namespaces: for PodSecurity; without them, it allows everything. kubelets: for NodeRestriction, which needs
+    it.
     """
 
     def __init__(
@@ -72,7 +74,9 @@ class Kinds:
         port: Callable[[], int] = lambda: 443,
         plugins: Collection[str] = (),
         namespaces: StoredNamespaces | None = None,
+        kubelets: Kubelets | None = None,
     ) -> None:
+        self.kubelets = kubelets
         self._environment = environment
         self._namespaces = namespaces
         self._cluster_ips = cluster_ips

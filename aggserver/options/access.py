@@ -175,11 +175,11 @@ class AccessOptions:
         commands=DEV_USER,
     )
     authorization_mode: tuple[str, ...] = option(
-        ("RBAC",),
+        ("Node", "RBAC"),
         "authorization-mode",
         convert.texts,
         flag.AUTHORIZATION,
-        f"modes that are asked in order, comma-separated: {', '.join(AUTHORIZATION_MODES)}; Node decides nothing",
+        f"modes that are asked in order, comma-separated: {', '.join(AUTHORIZATION_MODES)}",
         metavar="MODES",
         commands=DEV,
     )

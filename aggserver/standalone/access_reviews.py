@@ -95,12 +95,20 @@ def user(spec: JSONMapping) -> UserInfo:
 
 
 def attributes(spec: JSONMapping, who: UserInfo) -> Attributes:
-    """The attributes for the authorizer. Without selectors, since no mode of authorization uses them."""
+    """The attributes for the authorizer, with what can be read of a field selector. No mode of authorization uses labels."""
     path = spec.get("nonResourceAttributes")
     if path is not None:
         return Attributes(who, path.get("verb", ""), path=path.get("path", ""))
     given = spec["resourceAttributes"]
-    return Attributes(who, *(given.get(name, "") for name in _NAMES))
+    named = Attributes(who, *(given.get(name, "") for name in _NAMES))
+    return named._replace(field_selector=_field_selector(given.get("fieldSelector") or {}))
+
+
+def _field_selector(selector: JSONMapping) -> str:
+    if raw := selector.get("rawSelector"):
+        return str(raw)
+    readable = filter(_is_readable_field, selector.get("requirements") or ())
+    return str(FieldSelector([(each.get("key") or "", each["operator"] == "In", each["values"][0]) for each in readable]))
 
 
 def selector_problems(spec: JSONMapping) -> str:

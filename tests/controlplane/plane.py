@@ -223,6 +223,7 @@ class ControlPlane(Cluster):
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
             f"--service-cluster-ip-range={SERVICE_RANGE}",
             "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
             # There is one address, loopback, and the reconcilers refuse to publish that as an endpoint.
             "--endpoint-reconciler-type=none",
             *self._apiserver_arguments,

@@ -2,15 +2,16 @@
 
 A Pod that names no account gets `default`. A controller makes that in each new namespace, so the plugin waits for it a while, as
 upstream does. Mirror Pods, which a kubelet makes, are not changed, and may use neither accounts nor Secrets.
-Source: k8s.io/kubernetes plugin/pkg/admission/serviceaccount/admission.go, pkg/api/pod/util.go (VisitPodSecretNames), v1.36.3.
+Source: k8s.io/kubernetes plugin/pkg/admission/serviceaccount/admission.go, v1.36.3.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from aggserver.kinds.references import is_mirror, secret_names
 from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.scheme.object_meta import generate_name
@@ -18,7 +19,6 @@ from aggserver.scheme.object_meta import generate_name
 __all__ = ["FindAccount", "check_secrets", "give_account", "mirror_problem", "needed_account"]
 
 _DEFAULT = "default"
-_MIRROR = "kubernetes.io/config.mirror"
 _ENFORCED = "kubernetes.io/enforce-mountable-secrets"
 _VOLUME = "kube-api-access-"
 _PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -49,10 +49,6 @@ async def needed_account(
     return found
 
 
-def is_mirror(pod: JSONMapping) -> bool:
-    return _MIRROR in (pod["metadata"].get("annotations") or {})
-
-
 def mirror_problem(pod: JSONMapping) -> str | None:
     """Why a mirror Pod is refused, '' if it is not; None for other Pods."""
     if not is_mirror(pod):
@@ -60,7 +56,7 @@ def mirror_problem(pod: JSONMapping) -> str | None:
     spec = pod["spec"]
     if spec.get("serviceAccountName"):
         return "a mirror pod may not reference service accounts"
-    if any(_secret_names(spec)):
+    if any(secret_names(spec)):
         return "a mirror pod may not reference secrets"
     for volume in spec.get("volumes") or ():
         for source in (volume.get("projected") or {}).get("sources") or ():
@@ -155,34 +151,3 @@ def _refused_variable(kind: str, containers: Any, allowed: set[str], end: str) -
             if (reference := source.get("secretRef")) is not None and (name := reference.get("name") or "") not in allowed:
                 return f'{kind} {container.get("name")} with envFrom referencing secret.secretName="{name}" {end}'
     return ""
-
-
-# Sources of volumes -> the member that refers to a Secret.
-_REFERENCES = {
-    "cephfs": "secretRef",
-    "cinder": "secretRef",
-    "csi": "nodePublishSecretRef",
-    "flexVolume": "secretRef",
-    "iscsi": "secretRef",
-    "rbd": "secretRef",
-    "scaleIO": "secretRef",
-    "storageos": "secretRef",
-}
-
-
-def _secret_names(spec: JSONMapping) -> Iterator[str]:
-    """The names of the Secrets that a Pod refers to."""
-    for each in spec.get("imagePullSecrets") or ():
-        yield each.get("name") or ""
-    for container in (each for member in (*_CONTAINERS, "ephemeralContainers") for each in spec.get(member) or ()):
-        for source in container.get("envFrom") or ():
-            yield (source.get("secretRef") or {}).get("name") or ""
-        for variable in container.get("env") or ():
-            yield ((variable.get("valueFrom") or {}).get("secretKeyRef") or {}).get("name") or ""
-    for volume in spec.get("volumes") or ():
-        yield (volume.get("azureFile") or {}).get("secretName") or ""
-        yield (volume.get("secret") or {}).get("secretName") or ""
-        for name, member in _REFERENCES.items():
-            yield ((volume.get(name) or {}).get(member) or {}).get("name") or ""
-        for source in (volume.get("projected") or {}).get("sources") or ():
-            yield (source.get("secret") or {}).get("name") or ""
