@@ -95,8 +95,22 @@ def test_the_flags_that_are_passed_on_are_options_of_dev() -> None:
 
 def test_without_etcd_data_is_in_memory(tmp_path: Path) -> None:
     arguments, remark = kube_apiserver.translate(["--secure-port=1234", "--audit-log-path=-", f"--cert-dir={tmp_path}"], {})
-    assert arguments == ["dev", "--data=:memory:", "--controllers=namespace-controller", "--secure-port=1234"]
+    own = ["--controllers=namespace-controller", "--secure-port=1234", "--disable-admission-plugins=NodeRestriction"]
+    assert arguments == ["dev", "--data=:memory:", *own]
     assert remark == "in the place of kube-apiserver; data is in memory; flags without effect: --audit-log-path=-"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([], {"NodeRestriction"}),
+        (["--disable-admission-plugins=ServiceAccount"], {"ServiceAccount", "NodeRestriction"}),
+        (["--enable-admission-plugins=NodeRestriction", "--disable-admission-plugins=ServiceAccount"], {"ServiceAccount"}),
+    ],
+)
+def test_node_restriction_is_off_as_in_kube_apiserver(given: list[str], expected: set[str]) -> None:
+    arguments, _ = kube_apiserver.translate(given, {})
+    assert set(parse(arguments, {}).disable_admission_plugins) == expected
 
 
 def test_controllers_can_be_turned_on() -> None:

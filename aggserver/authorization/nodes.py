@@ -2,7 +2,7 @@
 
 Some resources are divided between the nodes: a kubelet reads its Node, its Pods, and what these refer to. For all others the
 rules of the bootstrap's ClusterRole `system:node` hold. The admission plugin NodeRestriction limits what a kubelet writes.
-Pure but for the wait for the graph. Source: k8s.io/kubernetes plugin/pkg/auth/authorizer/node/node_authorizer.go, v1.36.3.
+Source: k8s.io/kubernetes plugin/pkg/auth/authorizer/node/node_authorizer.go, v1.36.3.
 """
 
 from __future__ import annotations

@@ -93,7 +93,6 @@ _CLASSES: Cases = {
     "admission-runtime": [
         _pod(runtimeClassName="$name", **_NO_TOKEN),
         _pod(overhead={"cpu": "1"}, **_NO_TOKEN),
-        _pod(overhead={}, **_NO_TOKEN),
         _made(
             _CLASS,
             overhead={"podFixed": {"cpu": "100m", "memory": "1Gi"}},

@@ -221,7 +221,7 @@ PROBE = [
 
 
 def _as(user: str, method: str, where: str, body: Any = None, **more: Any) -> Ask:
-    who = {"impersonate_user": f"system:node:{user}", "impersonate_group": "system:nodes"}
+    who: Any = {"impersonate_user": f"system:node:{user}", "impersonate_group": "system:nodes"}
     return ask(method, where, body, **who, **more)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.controlplane.cluster import Cluster
 from tests.integration.cases_nodes import NAMESPACE, PROBE, RESIZES, WORLD, WRITES, reviews
+from tests.integration.comparison import Cases
 from tests.integration.raw import Client
 from tests.integration.server import Standalone, eventually, running
 from tests.integration.sides import Side, played
@@ -52,7 +53,10 @@ def test_decisions(sides: tuple[Side, Side]) -> None:
         assert answer == theirs, spec
 
 
-@pytest.mark.parametrize("name", {**WRITES, **RESIZES})
+CASES: Cases = {**WRITES, **RESIZES}
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_writes(sides: tuple[Side, Side], name: str) -> None:
-    upstream, ours = played(sides, name, {**WRITES, **RESIZES}[name])
+    upstream, ours = played(sides, name, CASES[name])
     assert ours == upstream

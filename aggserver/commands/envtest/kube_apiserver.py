@@ -27,6 +27,7 @@ _CERTIFICATE, _KEY = "apiserver.crt", "apiserver.key"
 # that do not exist, whose dependents the garbage collector would delete, delete dependents themselves, and count ServiceAccounts.
 _CONTROLLERS = "--controllers=namespace-controller"
 _CONTROLLERS_VARIABLE = "AGGSERVER_CONTROLLERS"
+_DISABLED, _RESTRICTION = "--disable-admission-plugins=", "NodeRestriction"
 
 
 class EtcdError(AggserverError):
@@ -45,7 +46,7 @@ def translate(
     """
     given = flags.read(arguments)
     controllers = [] if _CONTROLLERS_VARIABLE in environ else [_CONTROLLERS]
-    options = [*controllers, *_certificate(given), *given.options]
+    options = [*controllers, *_certificate(given), *_without_restriction(given.options)]
     if not given.etcd_servers:
         place, stored = "in memory", ["--data=:memory:"]
     elif (folder := _data_folder(given.etcd_servers[0], sleep, clock)) is not None:
@@ -60,6 +61,16 @@ def translate(
     if given.without_effect:
         remark += f"; flags without effect: {' '.join(given.without_effect)}"
     return ["dev", *stored, *options], remark
+
+
+def _without_restriction(options: Sequence[str]) -> list[str]:
+    """The options, with NodeRestriction disabled if none enables it: kube-apiserver has it off by default."""
+    if any(option.startswith("--enable-admission-plugins=") and _RESTRICTION in option for option in options):
+        return list(options)
+    disabled = [option for option in options if option.startswith(_DISABLED)]
+    others = [option for option in options if option not in disabled]
+    names = [name for option in disabled for name in option.removeprefix(_DISABLED).split(",")]
+    return [*others, f"{_DISABLED}{','.join(dict.fromkeys((*names, _RESTRICTION)))}"]
 
 
 def _certificate(given: flags.GivenFlags) -> list[str]:

@@ -42,7 +42,7 @@ def overhead_problem(spec: JSONMapping, runtime: JSONMapping | None) -> str:
     overhead = (runtime or {}).get("overhead")
     if overhead is not None:
         return "" if _same(overhead.get("podFixed") or {}, spec.get("overhead") or {}) else _DIFFERENT
-    if spec.get("overhead") is not None:
+    if spec.get("overhead"):
         return "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
     return ""
 
