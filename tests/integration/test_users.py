@@ -24,7 +24,10 @@ REQUEST = "openssl req -new -newkey rsa:2048 -nodes -keyout carol.key -subj /O=d
 CREATE, APPROVE = "kubectl create -f carol.yaml", "kubectl certificate approve carol"
 FETCH = "kubectl get csr carol -o jsonpath='{.status.certificate}' | base64 --decode > carol.crt"
 
-RUNS = [USER, WHOAMI, BIND, MAY, WHAT, ACCOUNT, TOKEN, REQUEST, CREATE, APPROVE, FETCH]
+KUBELET = "aggserver dev user system:node:worker-1 --group system:nodes --kubeconfig worker-1.kubeconfig"
+SECRET = "kubectl get secret password --as system:node:worker-1 --as-group system:nodes"
+
+RUNS = [USER, WHOAMI, BIND, MAY, WHAT, ACCOUNT, TOKEN, REQUEST, CREATE, APPROVE, FETCH, KUBELET, SECRET]
 
 
 @pytest.fixture
@@ -44,6 +47,21 @@ def test_a_second_user(shell: Shell) -> None:
         assert shell.run(MAY).startswith("yes")
         assert "deployments.apps/scale" in shell.run(WHAT)
         assert "namespaces is forbidden" in shell.run("kubectl --kubeconfig alice.kubeconfig get namespaces 2>&1 || true")
+
+
+def test_a_kubelet(shell: Shell) -> None:
+    volumes = [{"name": "v", "secret": {"secretName": "password"}}]
+    spec = {"nodeName": "worker-1", "containers": [{"name": "c", "image": "i"}], "volumes": volumes}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+    (shell.folder / "pod.json").write_text(json.dumps(pod))
+    with shell.running("aggserver dev --secure-port 0", "aggserver serves https://127.0.0.1:"):
+        assert "user system:node:worker-1 in system:nodes" in shell.run(KUBELET)
+        shell.variables["KUBECONFIG"] = f"{shell.folder}/.aggserver/kubeconfig"
+        shell.run("kubectl create secret generic password --from-literal a=b")
+        assert "no relationship found between node 'worker-1' and this object" in shell.run(f"{SECRET} 2>&1 || true")
+        shell.run("kubectl create -f pod.json")
+        assert "password" in shell.run(SECRET)
+        assert "password" in shell.run("kubectl --kubeconfig worker-1.kubeconfig get secret password")
 
 
 def test_a_token(shell: Shell) -> None:
