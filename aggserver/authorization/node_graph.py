@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
-__all__ = ["NodeGraph", "Placed", "Ref", "Volume"]
+__all__ = ["GraphRef", "NodeGraph", "Placed", "Volume"]
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Ref(NamedTuple):
+class GraphRef(NamedTuple):
     """An object, by the plural of its kind. namespace: '' for a cluster-scoped one."""
 
     resource: str
@@ -33,27 +33,27 @@ class Placed(NamedTuple):
     """What is known of an object that is on a node: the node, and what the object lets it read."""
 
     node: str
-    used: Sequence[Ref] = ()
+    used: Sequence[GraphRef] = ()
 
 
 class Volume(NamedTuple):
     """What is known of a PersistentVolume: its claim, and the Secrets that a kubelet needs to mount it."""
 
-    claim: Ref
-    secrets: Sequence[Ref] = ()
+    claim: GraphRef
+    secrets: Sequence[GraphRef] = ()
 
 
 class NodeGraph:
     """To be kept current by `place` and `put_volume`."""
 
     def __init__(self) -> None:
-        self._placed: dict[Ref, Placed] = {}
-        self._nodes: dict[Ref, dict[str, int]] = {}  # of what placed objects use: how many of each node use it
-        self._claims: dict[str, dict[Ref, int]] = {}  # of each node: the claims that its Pods use
-        self._volumes: dict[Ref, Volume] = {}
-        self._claims_of: dict[Ref, dict[Ref, int]] = {}  # of each Secret of volumes: the claims of these
+        self._placed: dict[GraphRef, Placed] = {}
+        self._nodes: dict[GraphRef, dict[str, int]] = {}  # of what placed objects use: how many of each node use it
+        self._claims: dict[str, dict[GraphRef, int]] = {}  # of each node: the claims that its Pods use
+        self._volumes: dict[GraphRef, Volume] = {}
+        self._claims_of: dict[GraphRef, dict[GraphRef, int]] = {}  # of each Secret of volumes: the claims of these
 
-    def place(self, ref: Ref, placed: Placed | None) -> None:
+    def place(self, ref: GraphRef, placed: Placed | None) -> None:
         """Set where an object is, and what it uses; None for one that is gone, or on no node."""
         before = self._placed.pop(ref, None)
         if before is not None:
@@ -69,7 +69,7 @@ class NodeGraph:
             if _is_claim(each):
                 _give(self._claims, placed.node, each)
 
-    def put_volume(self, ref: Ref, volume: Volume | None) -> None:
+    def put_volume(self, ref: GraphRef, volume: Volume | None) -> None:
         """Set the claim and the Secrets of a PersistentVolume; None for one that is gone, or has no claim."""
         before = self._volumes.pop(ref, None)
         if before is not None:
@@ -81,7 +81,7 @@ class NodeGraph:
         for secret in volume.secrets:
             _give(self._claims_of, secret, volume.claim)
 
-    def leads_to(self, ref: Ref, node: str) -> bool:
+    def leads_to(self, ref: GraphRef, node: str) -> bool:
         """Whether an object concerns a node."""
         placed = self._placed.get(ref)
         if placed is not None:
@@ -95,7 +95,7 @@ class NodeGraph:
         return not self._claims_of.get(ref, {}).keys().isdisjoint(self._claims.get(node, {}).keys())
 
 
-def _is_claim(ref: Ref) -> bool:
+def _is_claim(ref: GraphRef) -> bool:
     return ref.resource == "persistentvolumeclaims"
 
 

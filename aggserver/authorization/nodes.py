@@ -13,7 +13,7 @@ from functools import cache
 from aggserver.authorization import bootstrap
 from aggserver.authorization.attributes import Attributes
 from aggserver.authorization.delegating import ALLOWED, Decision
-from aggserver.authorization.node_graph import NodeGraph, Ref
+from aggserver.authorization.node_graph import GraphRef, NodeGraph
 from aggserver.authorization.rbac import PolicyRule
 from aggserver.meta.golang import quote
 from aggserver.meta.selectors import FieldSelector, SelectorError
@@ -24,7 +24,7 @@ LEASES = "kube-node-lease"
 """The namespace of the nodes' Leases."""
 _NOTHING = Decision(False, "")
 # A decision, or the object that must concern the node.
-_Answer = Decision | Ref
+_Answer = Decision | GraphRef
 
 
 class NodeAuthorizer:
@@ -65,8 +65,8 @@ def _rules() -> list[PolicyRule]:
     return [PolicyRule.of(rule) for rule in role["rules"]]
 
 
-def _this(attributes: Attributes) -> Ref:
-    return Ref(attributes.resource, attributes.namespace, attributes.name)
+def _this(attributes: Attributes) -> GraphRef:
+    return GraphRef(attributes.resource, attributes.namespace, attributes.name)
 
 
 def _read_within_namespace(node: str, attributes: Attributes) -> _Answer:

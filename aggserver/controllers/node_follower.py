@@ -19,7 +19,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.registry.store import Store
 
 if TYPE_CHECKING:
-    from aggserver.authorization.node_graph import NodeGraph, Placed, Ref, Volume
+    from aggserver.authorization.node_graph import GraphRef, NodeGraph, Placed, Volume
 
 __all__ = ["NodeFollower"]
 
@@ -95,11 +95,11 @@ class NodeFollower:
         return TransformingInformer(self._stores("", "persistentvolumes"), _of_volume, sync, self._later)
 
 
-def _ref(resource: str, key: str) -> Ref:
-    from aggserver.authorization.node_graph import Ref
+def _ref(resource: str, key: str) -> GraphRef:
+    from aggserver.authorization.node_graph import GraphRef
 
     namespace, _, name = key.rpartition("/")
-    return Ref(resource, namespace, name)
+    return GraphRef(resource, namespace, name)
 
 
 # Sets of references that Pods share. With more, those of later Pods are kept for each.
@@ -110,7 +110,7 @@ class _Known:
     """The references that Pods of one controller share, so that each set is kept once."""
 
     def __init__(self) -> None:
-        self._sets: dict[tuple[Ref, ...], tuple[Ref, ...]] = {}
+        self._sets: dict[tuple[GraphRef, ...], tuple[GraphRef, ...]] = {}
 
     def of_pod(self, pod: JSONObject) -> Placed | None:
         from aggserver.authorization.node_graph import Placed
@@ -124,9 +124,9 @@ class _Known:
         return Placed(sys.intern(node), used)
 
 
-def _used(pod: JSONObject) -> Iterable[Ref]:
+def _used(pod: JSONObject) -> Iterable[GraphRef]:
     """What a Pod refers to, each once. A mirror Pod, which a kubelet has made, gives it access to nothing."""
-    from aggserver.authorization.node_graph import Ref
+    from aggserver.authorization.node_graph import GraphRef
     from aggserver.kinds import references
 
     if references.is_mirror(pod):
@@ -139,7 +139,7 @@ def _used(pod: JSONObject) -> Iterable[Ref]:
         "persistentvolumeclaims": references.claim_names(pod),
         "resourceclaims": references.resource_claim_names(pod),
     }
-    return dict.fromkeys(Ref(resource, namespace, name) for resource, names in named.items() for name in names if name)
+    return dict.fromkeys(GraphRef(resource, namespace, name) for resource, names in named.items() for name in names if name)
 
 
 def _of_named_node(obj: JSONObject) -> Placed | None:
@@ -150,12 +150,12 @@ def _of_named_node(obj: JSONObject) -> Placed | None:
 
 
 def _of_volume(volume: JSONObject) -> Volume | None:
-    from aggserver.authorization.node_graph import Ref, Volume
+    from aggserver.authorization.node_graph import GraphRef, Volume
     from aggserver.kinds.references import kubelet_secrets
 
     claim = (volume.get("spec") or {}).get("claimRef")
     if claim is None:
         return None
-    of_claim = Ref("persistentvolumeclaims", claim.get("namespace") or "", claim.get("name") or "")
-    secrets = dict.fromkeys(Ref("secrets", namespace, name) for namespace, name in kubelet_secrets(volume) if name)
+    of_claim = GraphRef("persistentvolumeclaims", claim.get("namespace") or "", claim.get("name") or "")
+    secrets = dict.fromkeys(GraphRef("secrets", namespace, name) for namespace, name in kubelet_secrets(volume) if name)
     return Volume(of_claim, tuple(secrets))

@@ -179,12 +179,12 @@ class KindPlugins:
         node = node_name(attributes.user)
         if node is None:
             return False
-        from aggserver.kinds.plugins.node_restriction import NodeRestriction, Refusal
+        from aggserver.kinds.plugins.node_restriction import KubeletRefusal, NodeRestriction
 
         assert self._world.kubelets is not None
         try:
             await NodeRestriction(self._one, self._world.kubelets, node).check(attributes, obj, old)
-        except Refusal as refusal:
+        except KubeletRefusal as refusal:
             raise forbidden(attributes, obj, str(refusal)) from None
         return False
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from aggserver.authorization.node_graph import NodeGraph, Placed, Ref, Volume
+from aggserver.authorization.node_graph import GraphRef, NodeGraph, Placed, Volume
 
 
-def secret(name: str) -> Ref:
-    return Ref("secrets", "ns", name)
+def secret(name: str) -> GraphRef:
+    return GraphRef("secrets", "ns", name)
 
 
-def pod(name: str) -> Ref:
-    return Ref("pods", "ns", name)
+def pod(name: str) -> GraphRef:
+    return GraphRef("pods", "ns", name)
 
 
-CLAIM = Ref("persistentvolumeclaims", "ns", "data")
-VOLUME = Ref("persistentvolumes", "", "v")
+CLAIM = GraphRef("persistentvolumeclaims", "ns", "data")
+VOLUME = GraphRef("persistentvolumes", "", "v")
 
 
 def test_what_a_pod_uses_concerns_its_node() -> None:
@@ -24,8 +24,8 @@ def test_what_a_pod_uses_concerns_its_node() -> None:
     assert graph.leads_to(secret("s"), "one")
     assert not any(graph.leads_to(ref, "two") for ref in (pod("a"), secret("s"), CLAIM))
     assert not graph.leads_to(secret("t"), "one")
-    assert not graph.leads_to(Ref("configmaps", "ns", "s"), "one")
-    assert not graph.leads_to(Ref("secrets", "other", "s"), "one")
+    assert not graph.leads_to(GraphRef("configmaps", "ns", "s"), "one")
+    assert not graph.leads_to(GraphRef("secrets", "other", "s"), "one")
 
 
 def test_the_last_pod_of_a_node_takes_it_away() -> None:
@@ -53,7 +53,7 @@ def test_a_volume_concerns_the_nodes_of_its_claim() -> None:
     for ref in (CLAIM, VOLUME, secret("mount")):
         assert graph.leads_to(ref, "one")
         assert not graph.leads_to(ref, "two")
-    graph.put_volume(VOLUME, Volume(Ref("persistentvolumeclaims", "ns", "other"), (secret("mount"),)))
+    graph.put_volume(VOLUME, Volume(GraphRef("persistentvolumeclaims", "ns", "other"), (secret("mount"),)))
     assert not graph.leads_to(VOLUME, "one")
     assert not graph.leads_to(secret("mount"), "one")
     graph.put_volume(VOLUME, None)
@@ -65,8 +65,8 @@ def test_nothing_is_left_of_what_is_gone() -> None:
     graph = NodeGraph()
     for index in range(10):
         graph.place(pod(str(index)), Placed(f"node-{index % 3}", (secret("s"), CLAIM)))
-        graph.put_volume(Ref("persistentvolumes", "", str(index)), Volume(CLAIM, (secret("mount"),)))
+        graph.put_volume(GraphRef("persistentvolumes", "", str(index)), Volume(CLAIM, (secret("mount"),)))
     for index in range(10):
         graph.place(pod(str(index)), None)
-        graph.put_volume(Ref("persistentvolumes", "", str(index)), None)
+        graph.put_volume(GraphRef("persistentvolumes", "", str(index)), None)
     assert not any(vars(graph).values())

@@ -6,7 +6,7 @@ import pytest
 
 from aggserver.authentication.user import UserInfo
 from aggserver.authorization.attributes import Attributes
-from aggserver.authorization.node_graph import NodeGraph, Placed, Ref
+from aggserver.authorization.node_graph import GraphRef, NodeGraph, Placed
 from aggserver.authorization.standalone import StandaloneAuthorizer
 
 NODE = UserInfo("system:node:a", groups=("system:nodes", "system:authenticated"))
@@ -15,8 +15,10 @@ NO_RELATION = "no relationship found between node 'a' and this object"
 
 async def known() -> NodeGraph:
     graph = NodeGraph()
-    graph.place(Ref("pods", "ns", "p"), Placed("a", (Ref("secrets", "ns", "s"), Ref("serviceaccounts", "ns", "robot"))))
-    graph.place(Ref("pods", "ns", "q"), Placed("b", (Ref("secrets", "ns", "t"),)))
+    graph.place(
+        GraphRef("pods", "ns", "p"), Placed("a", (GraphRef("secrets", "ns", "s"), GraphRef("serviceaccounts", "ns", "robot")))
+    )
+    graph.place(GraphRef("pods", "ns", "q"), Placed("b", (GraphRef("secrets", "ns", "t"),)))
     return graph
 
 

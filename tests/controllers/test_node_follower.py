@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from aggserver.authorization.node_graph import Ref
+from aggserver.authorization.node_graph import GraphRef
 from aggserver.controllers.node_follower import NodeFollower
 from aggserver.kinds.served import Kinds
 from tests.fakes.asgi import Client
 from tests.fakes.clock import until
 from tests.fakes.server import LocalServer
 
-SECRET = Ref("secrets", "default", "s")
-VOLUME = Ref("persistentvolumes", "", "v")
+SECRET = GraphRef("secrets", "default", "s")
+VOLUME = GraphRef("persistentvolumes", "", "v")
 
 
 @pytest.fixture
@@ -63,12 +63,12 @@ VOLUME_OBJECT = {
 async def test_it_follows_pods_and_volumes(server: LocalServer, client: Client, follower: NodeFollower) -> None:
     await make(client, "namespaces/default/pods", pod("before"))
     graph = await follower.graph()
-    assert graph.leads_to(Ref("pods", "default", "before"), "n")
+    assert graph.leads_to(GraphRef("pods", "default", "before"), "n")
     assert graph.leads_to(SECRET, "n")
     await make(client, "persistentvolumes", VOLUME_OBJECT)
     await until(lambda: graph.leads_to(VOLUME, "n"))
     await make(client, "namespaces/default/pods", pod("mirror", node="m", mirror=True))
-    await until(lambda: graph.leads_to(Ref("pods", "default", "mirror"), "m"))
+    await until(lambda: graph.leads_to(GraphRef("pods", "default", "mirror"), "m"))
     assert not graph.leads_to(SECRET, "m")
     await client.delete("/api/v1/namespaces/default/pods/before?gracePeriodSeconds=0")
     await until(lambda: not graph.leads_to(SECRET, "n"))

@@ -20,14 +20,14 @@ from aggserver.meta import errors
 from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONMapping, JSONObject
 
-__all__ = ["NodeRestriction", "Refusal"]
+__all__ = ["KubeletRefusal", "NodeRestriction"]
 
 
 # (group, plural, name, namespace) -> the object; None if there is none.
 Find = Callable[[str, str, str, str], Awaitable[JSONObject | None]]
 
 
-class Refusal(Exception):
+class KubeletRefusal(Exception):
     """Why the write is refused."""
 
 
@@ -40,9 +40,9 @@ class NodeRestriction:
         self._node = node
 
     async def check(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
-        """Check a write of a kubelet. Raises Refusal, and StatusError 404 if an object that is needed does not exist."""
+        """Check a write of a kubelet. Raises KubeletRefusal, and StatusError 404 if an object that is needed does not exist."""
         if not self._node:
-            raise Refusal(f"could not determine node from user {quote(attributes.user.name)}")
+            raise KubeletRefusal(f"could not determine node from user {quote(attributes.user.name)}")
         check = _CHECKS[attributes.resource.group, attributes.resource.resource]
         await check(self, attributes, obj, old)
 
@@ -56,14 +56,14 @@ class NodeRestriction:
             await self._eviction(attributes, obj)
         elif attributes.subresource:
             what = f"unexpected pod subresource {quote(attributes.subresource)}"
-            raise Refusal(f"{what}, only 'status' and 'eviction' are allowed")
+            raise KubeletRefusal(f"{what}, only 'status' and 'eviction' are allowed")
         elif operation == CREATE:
             await self._mirror_pod(obj or {})
         elif operation == DELETE:
             if not self._is_here(old or {}):
-                raise Refusal(f"node {node} can only delete pods with spec.nodeName set to itself")
+                raise KubeletRefusal(f"node {node} can only delete pods with spec.nodeName set to itself")
         else:
-            raise Refusal(f"unexpected operation {quote(operation)}, node {node} can only create and delete mirror pods")
+            raise KubeletRefusal(f"unexpected operation {quote(operation)}, node {node} can only create and delete mirror pods")
 
     def _is_here(self, pod: JSONMapping) -> bool:
         return (pod["spec"].get("nodeName") or "") == self._node
@@ -71,86 +71,86 @@ class NodeRestriction:
     async def _mirror_pod(self, pod: JSONObject) -> None:
         node, only = quote(self._node), f"node {quote(self._node)} can only create"
         if not references.is_mirror(pod):
-            raise Refusal(f'pod does not have "{references.MIRROR}" annotation, {only} mirror pods')
+            raise KubeletRefusal(f'pod does not have "{references.MIRROR}" annotation, {only} mirror pods')
         if not self._is_here(pod):
-            raise Refusal(f"{only} pods with spec.nodeName set to itself")
+            raise KubeletRefusal(f"{only} pods with spec.nodeName set to itself")
         owners = pod["metadata"].get("ownerReferences") or []
         if len(owners) > 1:
-            raise Refusal(f"{only} pods with a single owner reference set to itself")
+            raise KubeletRefusal(f"{only} pods with a single owner reference set to itself")
         owner = owners[0] if owners else {}
         if (owner.get("apiVersion"), owner.get("kind"), owner.get("name")) != ("v1", "Node", self._node):
-            raise Refusal(f"{only} pods with an owner reference set to itself")
+            raise KubeletRefusal(f"{only} pods with an owner reference set to itself")
         if not owner.get("controller"):
-            raise Refusal(f"{only} pods with a controller owner reference set to itself")
+            raise KubeletRefusal(f"{only} pods with a controller owner reference set to itself")
         if owner.get("blockOwnerDeletion"):
-            raise Refusal(f"node {node} must not set blockOwnerDeletion on an owner reference")
+            raise KubeletRefusal(f"node {node} must not set blockOwnerDeletion on an owner reference")
         uid = (await self._needed("", "nodes", "node", self._node))["metadata"]["uid"]
         if owner.get("uid") != uid:
-            raise Refusal(f"node {self._node} UID mismatch: expected {owner.get('uid') or ''} got {uid}")
+            raise KubeletRefusal(f"node {self._node} UID mismatch: expected {owner.get('uid') or ''} got {uid}")
         if read := references.read_from_api(pod["spec"]):
-            raise Refusal(f"node {node} can not create pods that reference {read}")
+            raise KubeletRefusal(f"node {node} can not create pods that reference {read}")
 
     def _pod_status(self, operation: str, obj: JSONObject | None, old: JSONObject | None) -> None:
         node = f"node {quote(self._node)}"
         if operation != UPDATE or obj is None or old is None:
-            raise Refusal(f"unexpected operation {quote(operation)}")
+            raise KubeletRefusal(f"unexpected operation {quote(operation)}")
         if not self._is_here(old):
             only = "can only update pod status for pods with spec.nodeName set to itself"
-            raise Refusal(f"{node} {only}")
+            raise KubeletRefusal(f"{node} {only}")
         if (obj["metadata"].get("labels") or {}) != (old["metadata"].get("labels") or {}):
-            raise Refusal(f"{node} cannot update labels through pod status")
+            raise KubeletRefusal(f"{node} cannot update labels through pod status")
         before, after = old.get("status") or {}, obj.get("status") or {}
         if _claim_statuses(before) != _claim_statuses(after):
-            raise Refusal(f"{node} cannot update resource claim statues")
+            raise KubeletRefusal(f"{node} cannot update resource claim statues")
         if _extended(before) != _extended(after):
-            raise Refusal(f"{node} cannot update extended resource claim status")
+            raise KubeletRefusal(f"{node} cannot update extended resource claim status")
 
     async def _eviction(self, attributes: Attributes, obj: JSONObject | None) -> None:
         if attributes.operation != CREATE:
-            raise Refusal(f"unexpected operation {attributes.operation}")
+            raise KubeletRefusal(f"unexpected operation {attributes.operation}")
         if not attributes.name:
-            raise Refusal("could not determine pod from request data")
+            raise KubeletRefusal("could not determine pod from request data")
         pod = await self._needed("", "pods", "pod", attributes.name, attributes.namespace)
         if not self._is_here(pod):
-            raise Refusal(f"node {self._node} can only evict pods with spec.nodeName set to itself")
+            raise KubeletRefusal(f"node {self._node} can only evict pods with spec.nodeName set to itself")
 
     # --- Nodes ---
 
     async def _own_node(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
         node = f"node {quote(self._node)}"
         if attributes.name != self._node:
-            raise Refusal(f"{node} is not allowed to modify node {quote(attributes.name)}")
+            raise KubeletRefusal(f"{node} is not allowed to modify node {quote(attributes.name)}")
         if obj is None:
             return
         spec, source = obj.get("spec") or {}, (obj.get("spec") or {}).get("configSource")
         labels = obj["metadata"].get("labels") or {}
         if old is None:
             if source is not None:
-                raise Refusal(f"{node} is not allowed to create pods with a non-nil configSource")
+                raise KubeletRefusal(f"{node} is not allowed to create pods with a non-nil configSource")
             if forbidden := _forbidden_labels(labels, {}):
-                raise Refusal(f"{node} is not allowed to set the following labels: {', '.join(forbidden)}")
+                raise KubeletRefusal(f"{node} is not allowed to set the following labels: {', '.join(forbidden)}")
             return
         before = old.get("spec") or {}
         if source is not None and source != before.get("configSource"):
-            raise Refusal(f"{node} is not allowed to update configSource to a new non-nil configSource")
+            raise KubeletRefusal(f"{node} is not allowed to update configSource to a new non-nil configSource")
         if (spec.get("taints") or []) != (before.get("taints") or []):
-            raise Refusal(f"{node} is not allowed to modify taints")
+            raise KubeletRefusal(f"{node} is not allowed to modify taints")
         if (obj["metadata"].get("ownerReferences") or []) != (old["metadata"].get("ownerReferences") or []):
-            raise Refusal(f"{node} is not allowed to modify ownerReferences")
+            raise KubeletRefusal(f"{node} is not allowed to modify ownerReferences")
         if forbidden := _forbidden_labels(labels, old["metadata"].get("labels") or {}):
-            raise Refusal(f"is not allowed to modify labels: {', '.join(forbidden)}")
+            raise KubeletRefusal(f"is not allowed to modify labels: {', '.join(forbidden)}")
 
     # --- claims ---
 
     async def _claim(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
         if attributes.subresource != "status":
-            raise Refusal("may only update PVC status")
+            raise KubeletRefusal("may only update PVC status")
         if attributes.operation != UPDATE or obj is None or old is None:
-            raise Refusal(f"unexpected operation {quote(attributes.operation)}")
+            raise KubeletRefusal(f"unexpected operation {quote(attributes.operation)}")
         if _claim_without_sizes(obj) != _claim_without_sizes(old):
             # Upstream also prints what differs, as Go's values.
             what = "fields other than status.quantity and status.conditions"
-            raise Refusal(f"node {quote(self._node)} is not allowed to update {what}")
+            raise KubeletRefusal(f"node {quote(self._node)} is not allowed to update {what}")
 
     # --- tokens ---
 
@@ -160,21 +160,21 @@ class NodeRestriction:
         spec = obj.get("spec") or {}
         bound = spec.get("boundObjectRef") or {}
         if (bound.get("apiVersion"), bound.get("kind")) != ("v1", "Pod") or not bound.get("name"):
-            raise Refusal("node requested token not bound to a pod")
+            raise KubeletRefusal("node requested token not bound to a pod")
         if not bound.get("uid"):
-            raise Refusal("node requested token with a pod binding without a uid")
+            raise KubeletRefusal("node requested token with a pod binding without a uid")
         pod = await self._needed("", "pods", "pod", bound["name"], attributes.namespace)
         if bound["uid"] != pod["metadata"]["uid"]:
             which = f"({bound['uid']}) does not match the UID in record. The object might have been deleted and then recreated"
-            raise Refusal(f"the UID in the bound object reference {which}")
+            raise KubeletRefusal(f"the UID in the bound object reference {which}")
         if not self._is_here(pod):
-            raise Refusal("node requested token bound to a pod scheduled on a different node")
+            raise KubeletRefusal("node requested token bound to a pod scheduled on a different node")
         await self._audiences(attributes, spec.get("audiences") or [], pod)
 
     async def _audiences(self, attributes: Attributes, audiences: list[str], pod: JSONObject) -> None:
         """A kubelet may ask for the audiences that a volume of the Pod has, and for those that it has the right to."""
         if len(audiences) > 1:
-            raise Refusal("node may only request 0 or 1 audiences")
+            raise KubeletRefusal("node may only request 0 or 1 audiences")
         audience = audiences[0] if audiences else ""
         troubles: dict[str, None] = {}
         for volume in pod["spec"].get("volumes") or ():
@@ -189,7 +189,7 @@ class NodeRestriction:
                 troubles[error.message] = None
         if troubles:
             listed = ", ".join(troubles)
-            raise Refusal(f"error validating audience {quote(audience)}: {f'[{listed}]' if len(troubles) > 1 else listed}")
+            raise KubeletRefusal(f"error validating audience {quote(audience)}: {f'[{listed}]' if len(troubles) > 1 else listed}")
         asked = Access(
             attributes.user,
             "request-serviceaccounts-token-audience",
@@ -200,7 +200,7 @@ class NodeRestriction:
         )
         if not (await self._kubelets.authorizer.authorize(asked)).allowed:
             who = f"{attributes.user.name} is not authorized to request tokens for this audience"
-            raise Refusal(f"audience {quote(audience)} not found in pod spec volume, {who}")
+            raise KubeletRefusal(f"audience {quote(audience)} not found in pod spec volume, {who}")
 
     async def _driver(self, pod: JSONObject, volume: JSONObject) -> str:
         """The CSI driver of a volume of a Pod; '' if it has none. Raises StatusError 404."""
@@ -226,7 +226,7 @@ class NodeRestriction:
 
     async def _lease(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
         if attributes.namespace != LEASES:
-            raise Refusal(f'can only access leases in the "{LEASES}" system namespace')
+            raise KubeletRefusal(f'can only access leases in the "{LEASES}" system namespace')
         self._same_name(attributes, "node lease")
 
     async def _csi_node(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
@@ -234,7 +234,7 @@ class NodeRestriction:
 
     def _same_name(self, attributes: Attributes, what: str) -> None:
         if attributes.name != self._node:
-            raise Refusal(f"can only access {what} with the same name as the requesting node")
+            raise KubeletRefusal(f"can only access {what} with the same name as the requesting node")
 
     async def _slice(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
         if attributes.operation == UPDATE:
@@ -242,7 +242,7 @@ class NodeRestriction:
         spec = (obj or old or {}).get("spec") or {}
         if spec.get("nodeName") != self._node:
             verb = attributes.operation.lower()
-            raise Refusal(f"can only {verb} ResourceSlice with the same NodeName as the requesting node")
+            raise KubeletRefusal(f"can only {verb} ResourceSlice with the same NodeName as the requesting node")
 
     async def _signing_request(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
         if attributes.operation != CREATE or obj is None or obj["spec"].get("signerName") not in _KUBELET_SIGNERS:
@@ -250,9 +250,9 @@ class NodeRestriction:
         try:
             name = self._kubelets.common_name(base64.b64decode(obj["spec"].get("request") or ""))
         except ValueError as error:
-            raise Refusal(f"unable to parse csr: {error}") from None
+            raise KubeletRefusal(f"unable to parse csr: {error}") from None
         if name != f"system:node:{self._node}":
-            raise Refusal(f"can only create a node CSR with CN=system:node:{self._node}")
+            raise KubeletRefusal(f"can only create a node CSR with CN=system:node:{self._node}")
 
     async def _needed(self, group: str, resource: str, called: str, name: str, namespace: str = "") -> JSONObject:
         """An object. called: what upstream's error names it."""

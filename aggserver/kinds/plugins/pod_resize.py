@@ -13,25 +13,25 @@ from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONMapping
 from aggserver.meta.quantity import Quantity
 
-__all__ = ["Problem", "resize_problem"]
+__all__ = ["ResizeProblem", "resize_problem"]
 
 _OS = "kubernetes.io/os"
 
 
-class Problem(NamedTuple):
+class ResizeProblem(NamedTuple):
     """Why a resize is refused. cause: the reason of the only cause in the Status."""
 
     message: str
     cause: str
 
 
-def resize_problem(pod: JSONMapping, node: JSONMapping) -> Problem | None:
+def resize_problem(pod: JSONMapping, node: JSONMapping) -> ResizeProblem | None:
     """Why the Pod, as it is to be, does not fit the node; None if it does."""
     metadata = node["metadata"]
     system = (metadata.get("labels") or {}).get(_OS, "linux")
     if system != "linux":
         where = f"node {quote(metadata['name'])} is {quote(system)}"
-        return Problem(f"pod resize is only supported on linux nodes, {where}", "UnsupportedPlatform")
+        return ResizeProblem(f"pod resize is only supported on linux nodes, {where}", "UnsupportedPlatform")
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     # Of CPU in thousandths, as upstream prints them.
     amounts = ((name, scale, _requested(pod["spec"], name), _read(allocatable.get(name))) for name, scale in _SCALES.items())
@@ -41,7 +41,7 @@ def resize_problem(pod: JSONMapping, node: JSONMapping) -> Problem | None:
         if wanted.compare(there) > 0
     ]
     if over:
-        return Problem(f"node didn't have enough allocatable resources: {'; '.join(over)}", "NodeCapacity")
+        return ResizeProblem(f"node didn't have enough allocatable resources: {'; '.join(over)}", "NodeCapacity")
     return None
 
 
