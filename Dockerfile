@@ -19,13 +19,14 @@ COPY aggserver aggserver
 # Wheels only: there is no compiler here, and a version without a wheel should say so. The server itself is built of what was copied,
 # without isolation, which would download a build backend of its own choice, and installed without a look at any index. Bytecode is
 # made now, since the server may write nothing there later; not for the kubernetes client, which is most of the environment and only
-# imported for a kubeconfig.
+# imported for a kubeconfig. The bill of materials is of what is installed then, Debian's packages included: both stages have them.
 RUN python -m pip wheel --no-build-isolation --no-deps --wheel-dir dist . \
  && python -m pip --python /opt/aggserver/bin/python install --only-binary :all: --no-compile \
       --require-hashes --requirement requirements/image.txt \
  && python -m pip --python /opt/aggserver/bin/python install --no-compile --no-deps --no-index dist/aggserver-*.whl \
  && /opt/aggserver/bin/python -m compileall -q -x /kubernetes/ /opt/aggserver/lib \
- && /opt/aggserver/bin/aggserver version
+ && /opt/aggserver/bin/aggserver version \
+ && python requirements/sbom.py /opt/aggserver > /opt/aggserver/sbom.cdx.json
 
 FROM ${PYTHON}
 COPY --from=build /opt/aggserver /opt/aggserver

@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv dev test integration long ci kind pythons versions operators postgres fuzz mutants kills lint format controlplane bench constraints hashes clean
+.PHONY: help venv dev test integration long ci kind pythons versions operators postgres fuzz mutants kills lint format controlplane bench constraints hashes dist clean
 
 help:
 	@echo 'make dev           the standalone server with the CronTab of the Kubernetes pages; data in .data'
@@ -41,6 +41,7 @@ help:
 	@echo 'make bench         aggserver and kube-apiserver side by side'
 	@echo 'make constraints   write constraints.txt anew with the newest versions that pyproject.toml allows'
 	@echo 'make hashes        write the hashes of what the image installs, from constraints.txt'
+	@echo 'make dist          the sdist, and the wheel that is built of it, in dist/'
 	@echo 'make clean         remove the environment and all caches of this folder'
 
 venv: $(READY)
@@ -131,6 +132,14 @@ hashes: $(READY)
 	@$(BIN)/python -m pip install --quiet -c constraints.txt uv
 	@$(COMPILE) --upgrade pyproject.toml --extra etcd --output-file requirements/image.txt
 	@echo hatchling | $(COMPILE) --upgrade - --output-file requirements/build.txt
+
+# The wheel is built of the unpacked sdist, so that both are known to be whole.
+dist: $(READY)
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build --target sdist --directory dist
+	@mkdir dist/unpacked && tar --extract --gzip --file dist/aggserver-*.tar.gz --directory dist/unpacked --strip-components=1
+	@cd dist/unpacked && ../../$(BIN)/python -m hatchling build --target wheel --directory ..
+	@rm -rf dist/unpacked
 
 clean:
 	rm -rf $(VENV) .data .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

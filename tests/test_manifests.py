@@ -340,6 +340,20 @@ def test_replicas_find_etcd_by_one_secret():
     assert grace < POD["terminationGracePeriodSeconds"]
 
 
+def test_the_threat_model_knows_every_right():
+    """Those of users are theirs."""
+    text = (ROOT / "SECURITY.md").read_text()
+    ours = [
+        name
+        for name, manifest in OBJECTS.items()
+        if _is_role(manifest) and not name.startswith("aggregate-to-") or manifest.get("roleRef", {}).get("name") in NOT_OURS
+    ]
+    assert len(ours) >= 5
+    assert [name for name in ours if f"`{name}`" not in text] == []
+    resources = {resource for name in ours for rule in OBJECTS[name].get("rules", ()) for resource in rule["resources"]}
+    assert resources >= {"apiservices", "resourcequotas/status", "secrets", "leases"}
+
+
 # --- examples
 
 
@@ -503,7 +517,9 @@ def test_page_has_every_step_and_every_object():
     assert {name for name in OBJECTS if f"`{name}`" not in PAGE} == set()
 
 
-@pytest.mark.parametrize("page", ["docs/cluster.md", "certs/README.md"])
+@pytest.mark.parametrize(
+    "page", ["docs/cluster.md", "certs/README.md", "SECURITY.md", "CONTRIBUTING.md", "docs/releasing.md", "docs/upgrades.md"]
+)
 def test_page_names_what_there_is(page):
     text = (ROOT / page).read_text()
     links = [(ROOT / page).parent / link for link in re.findall(r"\]\((?!https?:)([^)#]+)", text)]
