@@ -1,8 +1,8 @@
 """The bill of materials of the image, as CycloneDX 1.6 in JSON: `python sbom.py ENVIRONMENT [ROOT]` prints it.
 
-What is in it is what is installed: the distributions in the environment's site-packages, this Python, and the Debian packages below
-ROOT (/). It has no time and no serial number, so that the same image has the same bill. The Dockerfile runs it with the Python of its
-build stage, where `packaging` is there for hatchling.
+What is in it is what is installed: the distributions in the environment's site-packages, this Python, and the Debian packages
+below ROOT (/). It has no time and no serial number, so that the same image has the same bill. The Dockerfile runs it with the
+Python of its build stage, where `packaging` is there for hatchling.
 Source: CycloneDX 1.6 (ECMA-424), the package URL types pypi, deb and generic, deb-control(5).
 """
 

@@ -346,7 +346,7 @@ def test_the_threat_model_knows_every_right():
     ours = [
         name
         for name, manifest in OBJECTS.items()
-        if _is_role(manifest) and not name.startswith("aggregate-to-") or manifest.get("roleRef", {}).get("name") in NOT_OURS
+        if (_is_role(manifest) and not name.startswith("aggregate-to-")) or manifest.get("roleRef", {}).get("name") in NOT_OURS
     ]
     assert len(ours) >= 5
     assert [name for name in ours if f"`{name}`" not in text] == []

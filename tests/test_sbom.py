@@ -29,7 +29,9 @@ Version: 1
 @pytest.fixture
 def bill(tmp_path: Path) -> dict[str, Any]:
     for name, metadata in {
-        "aggserver": 'License-Expression: Apache-2.0\nProvides-Extra: etcd\nRequires-Dist: b>=1; extra == "etcd"\nRequires-Dist: none',
+        "aggserver": (
+            'License-Expression: Apache-2.0\nProvides-Extra: etcd\nRequires-Dist: b>=1; extra == "etcd"\nRequires-Dist: none'
+        ),
         "b": 'Requires-Dist: c; sys_platform == "nowhere"\nClassifier: License :: OSI Approved :: MIT License\nLicense: as said',
         "c": "License: BSD",
     }.items():

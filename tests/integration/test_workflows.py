@@ -1,4 +1,4 @@
-"""The workflows as GitHub would read them, by actionlint: keys, expressions, contexts, what a job needs, inputs of known actions."""
+"""The workflows as GitHub would read them, by actionlint: keys, expressions, what a job needs, inputs of known actions."""
 
 from __future__ import annotations
 
