@@ -10,6 +10,7 @@ aggserver manifests   prints what a cluster needs to run it
 aggserver schema      prints the schema of a Python class
 aggserver envtest     writes programs that replace envtest's
 aggserver adopt       plan, status, release, cleanup: for the definitions that `aggserver serve` adopts
+aggserver doctor      finds out why the APIServices of a cluster are unavailable, and what mends that
 aggserver storage     check, backup, restore, migrate, compact: for the storage of either server
 aggserver completion  prints a script by which a shell completes all these
 
@@ -133,6 +134,12 @@ def _run(argv: Sequence[str]) -> int:
         from aggserver.commands.adopt import command as adopt
 
         return int(not asyncio.run(adopt.run(options, aggserver.__version__, _say, open_host_etcd)))
+    if options.command == "doctor":
+        import asyncio
+
+        from aggserver.commands.doctor import command as doctor
+
+        return asyncio.run(doctor.run(options, aggserver.__version__, os.environ, _say, _progress))
     from aggserver.app.logs import log_to
 
     modules = dict(options.vmodule)

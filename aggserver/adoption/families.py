@@ -26,6 +26,7 @@ __all__ = [
     "CLEANUP",
     "DISCARD",
     "FINALIZER",
+    "OPENED",
     "RELEASE",
     "THROUGH_API",
     "Family",
@@ -49,7 +50,7 @@ ASKED = "aggserver.io/release-asked"  # when the release was asked for, RFC 3339
 CLEANUP = "aggserver.io/cleanup"  # when the removal of leftovers was asked for, RFC 3339
 
 # A member that `kept` adds to a definition that has the version of `leftovers/version.py` now.
-_OPENED = "leftovers"
+OPENED = "leftovers"
 
 GroupVersion = tuple[str, str]
 
@@ -124,7 +125,7 @@ def kept(crd: JSONMapping, *, whole: bool) -> JSONMapping:
     slim |= {"spec": crd["spec"], "status": crd.get("status") or {}}
     if is_open(crd):
         versions = [version for version in crd["spec"]["versions"] if version["name"] != VERSION]
-        slim |= {"spec": {**crd["spec"], "versions": versions}, _OPENED: True}
+        slim |= {"spec": {**crd["spec"], "versions": versions}, OPENED: True}
     if not whole:
         versions = [{key: each[key] for key in ("name", "served", "storage")} for each in slim["spec"]["versions"]]
         slim["spec"] = {**{key: crd["spec"][key] for key in ("group", "names", "scope")}, "versions": versions}
@@ -299,7 +300,7 @@ def _recorded(facts: _Facts, record: Record, new: Sequence[str], asked: Sequence
         asked=asked_at,
         cleanup=cleanup,
         deleted=list(filter(facts.is_deleted, members)),
-        opened=[name for name in own if facts.crds[name].get(_OPENED)],
+        opened=[name for name in own if facts.crds[name].get(OPENED)],
         generations=facts.generations(members),
         unheld=unheld if record.phase in (*LED_HERE, Phase.SWITCHING, Phase.WAITING) else (),
         lost=_lost(facts, record, unheld),

@@ -14,7 +14,7 @@ import os
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 import orjson
@@ -30,7 +30,7 @@ from aggserver.cluster.configuration import (
 )
 from aggserver.cluster.outage import Outage
 
-__all__ = ["ClusterClient", "connect"]
+__all__ = ["ClusterClient", "RawAnswer", "connect"]
 
 logger = logging.getLogger(__name__)
 
@@ -54,9 +54,20 @@ KEEPALIVE_INTERVAL_SECONDS = 10
 KEEPALIVE_PROBES = 3
 
 
-async def connect(kubeconfig: str, user_agent: str) -> ClusterClient:
-    """A client for the kubeconfig's cluster or, if '', the cluster of this pod. Sends nothing yet. Raises ConfigurationError."""
-    source: ConfigurationSource = KubeconfigSource(kubeconfig) if kubeconfig else InClusterSource()
+class RawAnswer(NamedTuple):
+    """A response as it came. date: its header Date, '' if there is none."""
+
+    status: int
+    text: str
+    date: str
+
+
+async def connect(kubeconfig: str, user_agent: str, context: str = "") -> ClusterClient:
+    """A client for the kubeconfig's cluster or, if '', the cluster of this pod. Sends nothing yet. Raises ConfigurationError.
+
+    context: of the kubeconfig, '' for the current one.
+    """
+    source: ConfigurationSource = KubeconfigSource(kubeconfig, context) if kubeconfig else InClusterSource()
     return ClusterClient(source, await source.load(), user_agent)
 
 
@@ -120,6 +131,13 @@ class ClusterClient:
             await response.read()
             return response.headers.get(name, "")
 
+    async def answer(self, path: str, *, query: Mapping[str, str] | None = None, seconds: float = 10.0) -> RawAnswer:
+        """GET `path`: the response whatever its status is, for those who ask what a server says. Raises Unreachable."""
+        limits = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
+        async with self._answer("GET", path, query or {}, None, limits, any_status=True) as response:
+            text = (await response.read()).decode(errors="replace")
+            return RawAnswer(response.status, text, response.headers.get("Date", ""))
+
     async def watch(
         self,
         path: str,
@@ -156,8 +174,13 @@ class ClusterClient:
         limits: aiohttp.ClientTimeout,
         accept: str = "",
         more: Sequence[tuple[str, str]] = (),
+        *,
+        any_status: bool = False,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A successful response. Any failure until the caller has read it is raised as ClusterError or Unreachable."""
+        """A successful response. Any failure until the caller has read it is raised as ClusterError or Unreachable.
+
+        any_status: an error response is returned like a successful one.
+        """
         if self._source.changed():
             await self._reload(self._credentials)
         data = None if body is None else orjson.dumps(body)
@@ -174,7 +197,7 @@ class ClusterClient:
                 await self._reload(used)
                 response = await self._send(self._credentials, method, path, query, data, headers, limits)
             async with response:
-                if response.status >= 300:
+                if response.status >= 300 and not any_status:
                     raise _error(response.status, await response.read())
                 yield response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

@@ -91,9 +91,10 @@ class InClusterSource:
 
 
 class KubeconfigSource:
-    """`path` may be several files joined by `:`, as KUBECONFIG allows. The current context is used."""
+    """`path` may be several files joined by `:`, as KUBECONFIG allows. context: '' for the current one."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, context: str = "") -> None:
+        self._context = context
         self._paths = [Path(part).expanduser() for part in path.split(os.pathsep) if part]
         self._seen: Sequence[disk.Signature | None] = ()
         self._made_from: tuple[Any, ...] = ()
@@ -110,6 +111,7 @@ class KubeconfigSource:
         try:
             await load_kube_config(
                 config_file=os.pathsep.join(map(str, self._paths)),
+                context=self._context or None,
                 client_configuration=found,
                 persist_config=False,
             )

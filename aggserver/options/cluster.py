@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aggserver.options import convert, flag
-from aggserver.options.commands import ADOPT, ADOPTING, ASK, PLAN, SERVE
+from aggserver.options.commands import ADOPT, ADOPTING, ASK, DOCTOR, PLAN, SERVE
 from aggserver.options.flag import option
 
 __all__ = ["ClusterOptions"]
@@ -22,9 +22,18 @@ class ClusterOptions:
         "kubeconfig",
         convert.path,
         flag.CLUSTER,
-        "kubeconfig of the cluster (default: the pod's service account)",
+        "kubeconfig of the cluster (default: the pod's service account; doctor looks for kubectl's first)",
         metavar="FILE",
-        commands=SERVE | ADOPT,
+        commands=SERVE | ADOPT | DOCTOR,
+    )
+    context: str = option(
+        "",
+        "context",
+        convert.text,
+        flag.CLUSTER,
+        "context of the kubeconfig (default: the current one)",
+        metavar="NAME",
+        commands=DOCTOR,
     )
     kube_apiservers: tuple[str, ...] = option(
         (),
@@ -42,16 +51,16 @@ class ClusterOptions:
         flag.CLUSTER,
         "Service in front of the server, which the APIServices refer to",
         metavar="NAME",
-        commands=SERVE | PLAN,
+        commands=SERVE | PLAN | DOCTOR,
     )
     service_namespace: str = option(
         "",
         "service-namespace",
         convert.text,
         flag.CLUSTER,
-        "namespace of the server's Service (default: the pod's)",
+        "namespace of the server's Service (default: the pod's; of doctor: those of all APIServices of aggserver)",
         metavar="NAME",
-        commands=SERVE | ADOPT,
+        commands=SERVE | ADOPT | DOCTOR,
     )
     service_port: int = option(
         443, "service-port", convert.port, flag.CLUSTER, "port of that Service", metavar="PORT", commands=SERVE | PLAN
@@ -63,7 +72,7 @@ class ClusterOptions:
         flag.CLUSTER,
         "the server's service account, in the namespace of its Service",
         metavar="NAME",
-        commands=PLAN,
+        commands=PLAN | DOCTOR,
     )
     definition_names: tuple[str, ...] = option(
         (),
@@ -113,9 +122,9 @@ class ClusterOptions:
         convert.selector,
         flag.ADOPTION,
         "label selector of the cluster's CustomResourceDefinitions to adopt, with their objects; an empty one adopts all "
-        "(default of plan: all)",
+        "(default of plan: all; of doctor: that of the Deployment)",
         metavar="SELECTOR",
-        commands=SERVE | PLAN,
+        commands=SERVE | PLAN | DOCTOR,
     )
     host_etcd_servers: tuple[str, ...] = option(
         (),

@@ -14,6 +14,7 @@ __all__ = [
     "CONVERT",
     "DEV",
     "DEV_USER",
+    "DOCTOR",
     "ENVTEST",
     "MANIFESTS",
     "NEW",
@@ -35,6 +36,7 @@ COMMANDS = {
     "envtest": "write programs that take the place of envtest's kube-apiserver, etcd and kubectl",
     "completion": "print a shell completion script",
     "version": "print the version",
+    "doctor": "find out why a cluster's APIServices are unavailable, or nothing moves, and say what mends it",
     "adopt plan": "say what the adoption of a cluster's definitions would do, and what stands in its way",
     "adopt status": "show which definitions are adopted, and how far moves are",
     "adopt release": "give definitions and their objects back to the cluster, and follow it",
@@ -49,7 +51,7 @@ STORAGE = frozenset(command for command in COMMANDS if command.startswith("stora
 DEV_USER = frozenset({"dev user"})
 SERVE, DEV, CEL, COMPLETION = frozenset({"serve"}), frozenset({"dev"}), frozenset({"cel"}), frozenset({"completion"})
 CONVERT, ENVTEST, SCHEMA = frozenset({"convert"}), frozenset({"envtest"}), frozenset({"schema"})
-NEW, MANIFESTS = frozenset({"new"}), frozenset({"manifests"})
+NEW, MANIFESTS, DOCTOR = frozenset({"new"}), frozenset({"manifests"}), frozenset({"doctor"})
 BOTH = SERVE | DEV
 # Commands that read and write the cluster's own etcd.
 ADOPTING = SERVE | {"adopt release"}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aggserver.options import convert, flag
-from aggserver.options.commands import ADOPT, BOTH, CEL, COMPLETION, CONVERT, ENVTEST, NEW, SCHEMA
+from aggserver.options.commands import ADOPT, BOTH, CEL, COMPLETION, CONVERT, DOCTOR, ENVTEST, NEW, SCHEMA
 from aggserver.options.flag import option
 
 __all__ = ["ToolOptions"]
@@ -164,6 +164,6 @@ class ToolOptions:
         flag.RULES,
         f"output format: {', '.join(OUTPUTS)}",
         metavar="FORMAT",
-        commands=CEL | CONVERT | SCHEMA | ADOPT,
+        commands=CEL | CONVERT | SCHEMA | ADOPT | DOCTOR,
         short="-o",
     )
