@@ -26,6 +26,7 @@ SLEEPERS = {
     "integration/server.py": "between two looks at a condition",
     "controlplane/plane.py": "between two looks at a condition",
     "controlplane/guard.py": "between two attempts",
+    "integration/test_doctor.py": "between two looks at a condition",
     "integration/test_etcd_store.py": "in the place of the store's own sleep",
     "integration/moving.py": "between writes, and before an attempt that a server put off",
     "integration/shelving.py": "between writes, and before an attempt that a server put off",

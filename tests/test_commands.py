@@ -22,7 +22,7 @@ from tests import (
 from tests.app import test_controllers, test_reloading
 from tests.fenced import PAGES, blocks, commands
 from tests.integration import test_commands as integration
-from tests.integration import test_python_page, test_users
+from tests.integration import test_doctor, test_python_page, test_users
 from tests.integration import test_python_running_page as on_a_cluster
 
 NOT_RUN = {
@@ -86,6 +86,7 @@ RUN = [
     *test_cel_page.RUNS,
     *test_conversion_page.RUNS,
     *integration.RUNS,
+    *test_doctor.RUNS,
     *test_users.RUNS,
     *test_controllers.RUNS,
     *test_envtest_command.RUNS,

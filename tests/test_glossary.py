@@ -22,6 +22,7 @@ SHARED = {
     "Environment": "CEL's word for what an expression may name, and what the stores of a server share",
     "Event": "a change in a store, and what users' watches tell, which is a public name",
     "FieldError": "the core's, and what users' hooks yield, which is a public name",
+    "Finding": "what a check of conversions finds, and what `aggserver doctor` does",
     "Invalid": "CEL's invalid value, and what users' functions raise, which is a public name",
     "NotFound": "what a store says, and what users' functions raise, which is a public name",
     "Page": "of a store's list, and of a source's, which is a public name",

@@ -82,6 +82,17 @@ DOORS = {
 
 PURE = (
     "aggserver.adoption.switch.api_services",
+    "aggserver.certificates.inspection",
+    "aggserver.commands.doctor.access",
+    "aggserver.commands.doctor.arguments",
+    "aggserver.commands.doctor.finding",
+    "aggserver.commands.doctor.found",
+    "aggserver.commands.doctor.moves",
+    "aggserver.commands.doctor.pods",
+    "aggserver.commands.doctor.reach",
+    "aggserver.commands.doctor.report",
+    "aggserver.commands.doctor.rights",
+    "aggserver.commands.doctor.trust",
     "aggserver.commands.adopt.follow",
     "aggserver.commands.adopt.holder",
     "aggserver.commands.adopt.plan",

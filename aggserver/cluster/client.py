@@ -30,7 +30,7 @@ from aggserver.cluster.configuration import (
 )
 from aggserver.cluster.outage import Outage
 
-__all__ = ["ClusterClient", "RawAnswer", "connect"]
+__all__ = ["BareAnswer", "ClusterClient", "connect"]
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ KEEPALIVE_INTERVAL_SECONDS = 10
 KEEPALIVE_PROBES = 3
 
 
-class RawAnswer(NamedTuple):
+class BareAnswer(NamedTuple):
     """A response as it came. date: its header Date, '' if there is none."""
 
     status: int
@@ -131,12 +131,12 @@ class ClusterClient:
             await response.read()
             return response.headers.get(name, "")
 
-    async def answer(self, path: str, *, query: Mapping[str, str] | None = None, seconds: float = 10.0) -> RawAnswer:
+    async def answer(self, path: str, *, query: Mapping[str, str] | None = None, seconds: float = 10.0) -> BareAnswer:
         """GET `path`: the response whatever its status is, for those who ask what a server says. Raises Unreachable."""
         limits = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
         async with self._answer("GET", path, query or {}, None, limits, any_status=True) as response:
             text = (await response.read()).decode(errors="replace")
-            return RawAnswer(response.status, text, response.headers.get("Date", ""))
+            return BareAnswer(response.status, text, response.headers.get("Date", ""))
 
     async def watch(
         self,

@@ -156,6 +156,14 @@ async def test_a_header_of_the_answer() -> None:
             await client.header("/x", "content-type")
 
 
+async def test_an_answer_whatever_its_status_is() -> None:
+    async with serving() as server, talking(FakeSource(ClientCredentials(server.url, None))) as client:
+        server.answers = [(503, b"service unavailable\n")]
+        answer = await client.answer("/x", query={"verbose": ""})
+        assert (answer.status, answer.text) == (503, "service unavailable\n")
+        assert answer.date.endswith(" GMT")
+
+
 async def test_watch_puts_lines_together() -> None:
     async with serving() as server, talking(FakeSource(ClientCredentials(server.url, None))) as client:
         server.answers = [(200, [b'{"type":"ADDED","obj', b'ect":{"a":1}}\n{"type":"BOOKMARK","object":{}}\n{"type":"torn'])]

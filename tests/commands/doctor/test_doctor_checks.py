@@ -5,8 +5,10 @@ tests/integration/test_doctor.py has the others, at a real control plane.
 
 from __future__ import annotations
 
+import ast
 import base64
 import copy
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +28,8 @@ from aggserver.commands.doctor.report import findings_json, findings_text
 from aggserver.meta import codec
 from aggserver.meta.times import format_time
 
-MANIFESTS = Path(__file__).parents[3] / "manifests"
+ROOT = Path(__file__).parents[3]
+MANIFESTS = ROOT / "manifests"
 NAMESPACE, SERVICE = "aggserver-system", Service("aggserver-system", "aggserver")
 HOST = "aggserver.aggserver-system.svc"
 NOW = 1_700_000_000.0
@@ -484,6 +487,19 @@ def test_commands_for_another_namespace() -> None:
         "for file in manifests/a.yaml manifests/b.yaml; do sed s/aggserver-system/other/g $file "
         "| kubectl apply --filename -; done"
     )
+
+
+def test_the_page_has_each_check() -> None:
+    """docs/doctor.md names what is looked at, and nothing else."""
+    names = set()
+    for path in (ROOT / "aggserver" / "commands" / "doctor").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Finding":
+                assert isinstance(node.args[0], ast.Constant), path
+                names.add(node.args[0].value)
+    _, _, table = (ROOT / "docs" / "doctor.md").read_text().partition("## What it looks at")
+    shown = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`([a-z-]+)`", row)}
+    assert shown == names
 
 
 # --- the report
