@@ -26,6 +26,7 @@ TABLES = {
     "replicas": ["benchmarks.replicas"],
     "etcd": ["benchmarks", "--storage", "etcd"],
     "full_lists": ["benchmarks.full_lists"],
+    "fairness": ["benchmarks.fairness"],
     "conversion": ["benchmarks.conversion"],
     "wardle": ["benchmarks.wardle"],
     "cel": ["benchmarks.cel"],

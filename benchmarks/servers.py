@@ -10,6 +10,7 @@ import base64
 import http.client
 import os
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -55,6 +56,10 @@ class Server(Protocol):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
+    def user(self, name: str) -> Access:
+        """The access of an ordinary user, who may do nothing yet."""
+        ...
+
     def filled(self) -> None:
         """Called once, when the definition and the objects that reads and patches work on are there."""
         ...
@@ -93,6 +98,9 @@ class KubeApiserver:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._plane.stop()
+
+    def user(self, name: str) -> Access:
+        return kubeconfig_access(self._plane.user(name), self._plane.folder / f"access-{name}")
 
     def filled(self) -> None:
         return None
@@ -160,6 +168,13 @@ class Aggserver:
         for process in reversed(self._processes):
             end([process], STOP_TIMEOUT)
         self._guard.dismiss()
+
+    def user(self, name: str) -> Access:
+        path = self._folder / f"{name}.kubeconfig"
+        command = [sys.executable, "-m", "aggserver", "dev", "user", name]
+        where = ["--data", str(self._folder / "data"), "--kubeconfig", str(path)]
+        subprocess.run([*command, *where], cwd=self._folder, env={"PYTHONPATH": str(REPOSITORY)}, check=True, capture_output=True)
+        return kubeconfig_access(path, self._folder / f"access-{name}")
 
     def filled(self) -> None:
         return None

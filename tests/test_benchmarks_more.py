@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from benchmarks import interpreters
+from benchmarks import fairness, interpreters
 from benchmarks.full_lists import Figures, full_lists_document
 from benchmarks.layers import LAYERS, OTHER, layer_of, layers_document, profile, samples_of
 from benchmarks.millions import FIRST, Column, Figure, copies, millions_document
@@ -144,3 +144,14 @@ def test_the_table_of_millions() -> None:
     assert "| memory after the first list | 0 MB | 2 MB |" in document
     assert "stored in 500 bytes, and takes 300 bytes of memory beside them; 1 MB are those of an empty server." in document
     assert "- aggserver, 1,000: list of all: it broke" in document
+
+
+def test_gets_beside_lists() -> None:
+    """A row for each load and server; in bold what is within three times of the reader alone."""
+    found = [
+        fairness.Figures("kube-apiserver", "list-all", 1.0, 2.0, 10.0, 20.0, 50.0),
+        fairness.Figures("aggserver", "list-all", 0.5, 1.0, 1.5, 3.0, 100.0),
+    ]
+    lines = fairness.fairness_document(found, 1000, 200, MADE).splitlines()
+    assert lines[-2] == "| all objects as JSON | kube-apiserver | 1 | 2 | 10 | 20 | 10 | 50 |"
+    assert lines[-1] == "| all objects as JSON | aggserver | 0.5 | 1 | 1.5 | 3 | **3** | 100 |"

@@ -57,6 +57,7 @@ READ = [
     "python -m benchmarks.adoption",
     "python -m benchmarks.definitions",
     "python -m benchmarks.encodings",
+    "python -m benchmarks.fairness",
     "python -m benchmarks.full_lists",
     "python -m benchmarks.interpreters",
     "python -m benchmarks.layers",

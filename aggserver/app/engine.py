@@ -31,14 +31,17 @@ from aggserver.debugging.pages import Pages
 from aggserver.endpoints import filters
 from aggserver.endpoints.discovery import Discovery
 from aggserver.endpoints.dispatch import Dispatcher
+from aggserver.endpoints.flow_control.flow_control import FlowControl
 from aggserver.endpoints.handlers.watch import CallLater, Watching, call_later
 from aggserver.endpoints.installer import Installer
 from aggserver.endpoints.lane import Lane
 from aggserver.endpoints.openapi import OpenAPI
 from aggserver.endpoints.request import ASGIApp, Filter, Handler
 from aggserver.endpoints.served import ResourceScope
+from aggserver.kinds.flow_control import flow_schemas, priority_levels
 from aggserver.monitoring import routes
 from aggserver.monitoring.admission import AdmissionMetrics
+from aggserver.monitoring.flow_control import FlowControlMetrics
 from aggserver.monitoring.health import HealthChecks
 from aggserver.monitoring.metrics import Metrics, RequestObserver
 from aggserver.options import Options, shown
@@ -149,6 +152,7 @@ class Engine:
         self._watching = Watching(spread, self._observe_watch, call_later)
         self._observer = RequestObserver(self.metrics, self._served)
         self.pages = Pages(environment, self._paths, aggserver.__version__, _emulated(), set_verbosity)
+        self.flow_control: FlowControl | None = None  # made with the chain of filters
         self.handler: Handler = self._dispatcher()
 
     def asgi(
@@ -171,6 +175,12 @@ class Engine:
         before_authentication: Mapping[str, Filter] = MappingProxyType({}),
     ) -> dict[str, Filter]:
         """The filters by name, in the order in which a request meets them. Parameters: as of `asgi`."""
+        total = options.max_requests_inflight + options.max_mutating_requests_inflight
+        if options.enable_priority_and_fairness and total:
+            of = self._environment
+            begin = flow_schemas(), priority_levels()
+            self.flow_control = FlowControl(total, *begin, of.random, of.extent, of.monotonic)
+            FlowControlMetrics(self.flow_control, self.metrics.registry)
         chained = filters.chain(
             authenticator,
             authorizer,
@@ -179,6 +189,7 @@ class Engine:
             timeout_seconds=options.request_timeout_seconds,
             max_reading=options.max_requests_inflight,
             max_mutating=options.max_mutating_requests_inflight,
+            flow_control=self.flow_control,
             before_authentication=before_authentication,
             before_authorization=before_authorization,
         )

@@ -192,6 +192,13 @@ async def _run(
             if address := advertised(options.bind_address):
                 await publish(built_in.store, address, server.port)
 
+        async def follow_flow_control() -> None:
+            assert built_in is not None
+            if engine.flow_control is not None:
+                from aggserver.controllers.flow_control import FlowControlController
+
+                await FlowControlController(engine.flow_control, storage, built_in, environment.new_uid, time.time).run()
+
         rare = {}
         if built_in is not None and limits is not None:
             rare = rare_controllers(storage, built_in, engine.installer, accounts, credentials, limits)
@@ -207,6 +214,7 @@ async def _run(
             *([("migration of stored objects", migrations.run)] if migrations is not None else []),
             *([("removal of ended Pods", remove_ended)] if built_in is not None else []),
             *([("endpoints of the server", publish_endpoints)] if built_in is not None else []),
+            *([("controller of flow control", follow_flow_control)] if built_in is not None else []),
             *([("watch of the parent process", stop_with_parent)] if options.exit_with_parent else []),
             give_back_memory(),
         )

@@ -30,7 +30,7 @@ _tracing = threading.Lock()
 
 async def report(environment: Environment, pools: Iterable[Workers], counts: Mapping[str, Callable[[], int]]) -> JSONObject:
     """counts: further numbers by name, such as of open connections."""
-    caches = [await cacher.footprint() for cacher in list(environment.cachers)]
+    caches = [await cacher.footprint() for cacher in list(environment.cachers.values())]
     waiting = {pool.name: pool.waiting for pool in pools}
     return {
         "process": _process(),

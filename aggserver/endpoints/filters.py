@@ -5,7 +5,7 @@
     deadline         limits the time until the response has been sent
     authentication   sets the user and removes the identity headers
     impersonation    sets the user to another one, for Impersonate-* headers
-    in_flight        limits the number of concurrent requests
+    flow_control     lets a request wait for its turn, or rejects it, where too many are served (`flow_control/`)
     authorization    checks that the user may make the request
 
 A filter is a function that takes the next handler and returns a handler; `chain` lists them all.
@@ -31,6 +31,7 @@ from aggserver.endpoints import access, compression, negotiation, request_log, w
 from aggserver.endpoints import request_info as info_module
 from aggserver.endpoints.crowd import Crowd
 from aggserver.endpoints.deadlines import Deadlines
+from aggserver.endpoints.flow_control.flow_control import FlowControl, too_many
 from aggserver.endpoints.impersonation import impersonate
 from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import (
@@ -76,8 +77,6 @@ _TIMEOUT_RESPONSE_SECONDS = 5.0
 # (code, bytes of the body) of a response; None if another ASGI application has sent it.
 _Done: TypeAlias = tuple[int, int] | None
 
-_TOO_MANY = b"Too many requests, please try again later.\n"
-
 
 class Observer(Protocol):
     """Counts requests, for metrics; implemented in `monitoring/metrics.py`."""
@@ -99,10 +98,13 @@ def chain(
     timeout_seconds: float,
     max_reading: int,
     max_mutating: int,
+    flow_control: FlowControl | None = None,
     before_authentication: Mapping[str, Filter] = MappingProxyType({}),
     before_authorization: Mapping[str, Filter] = MappingProxyType({}),
 ) -> dict[str, Filter]:
     """The filters by name, in the order a request passes them. The limits are those of `deadline` and `in_flight`.
+
+    flow_control: in place of `in_flight`.
 
     before_authentication, before_authorization: further filters, which only some modes have.
     """
@@ -112,7 +114,11 @@ def chain(
         **before_authentication,
         "authentication": authentication(authenticator, clock),
         "impersonation": impersonation(authorizer),
-        "in_flight": in_flight(max_reading, max_mutating, observer),
+        **(
+            {"in_flight": in_flight(max_reading, max_mutating, observer)}
+            if flow_control is None
+            else {"flow_control": in_turn(flow_control, observer)}
+        ),
         **before_authorization,
         "authorization": authorization(authorizer),
     }
@@ -266,6 +272,8 @@ def headers_of(
     if content_type:
         headers.append((b"content-type", content_type))
     headers.extend(more)
+    if request.flow is not None:
+        headers.extend(request.flow.headers)
     if request.last_of_connection:
         headers.append((b"connection", b"close"))
     if request.warnings:
@@ -319,10 +327,7 @@ async def _send_whole(request: Request, response: Response, send: Send, turns: T
             body = await compression.compress_whole(body)
         return await _send_bytes(request, response, body, send)
     # A long list is compressed while it is sent: many at once would take the memory of all their bodies otherwise.
-    if body.size is None or compresses:
-        return await _send_generated(request, response, body, send, turns, compresses=compresses)
-    await _begin(request, response, body.size, send)
-    return await _send_pieces(request, _each(body.pieces()), send)
+    return await _send_generated(request, response, body, send, turns, compresses=compresses)
 
 
 async def _send_generated(
@@ -336,6 +341,9 @@ async def _send_generated(
     try:
         async with contextlib.aclosing(turns.each(body.pieces(), gone.done)) as pieces:
             first: list[bytes] = []
+            if body.size is not None and not compresses:
+                await _begin(request, response, body.size, send)
+                return await _send_pieces(request, pieces, send)
             while sum(map(len, first)) <= compression.MIN_BYTES:
                 piece = await anext(pieces, None)
                 if piece is None:
@@ -586,7 +594,7 @@ def in_flight(reading: int, mutating: int, observer: Observer) -> Filter:
 
     def refusal(kind: str, request: Request) -> Response | None:
         if limits[kind] and counts[kind] >= limits[kind] and "system:masters" not in request.user.groups:
-            return Response(429, _TOO_MANY, PLAIN_TEXT, [_NO_SNIFFING, (b"retry-after", b"1")])
+            return too_many(1)
         return None
 
     def wrap(next_handler: Handler) -> Handler:
@@ -610,6 +618,20 @@ def in_flight(reading: int, mutating: int, observer: Observer) -> Filter:
         return handler
 
     return Shortened(wrap, at_once)
+
+
+def in_turn(flow_control: FlowControl, observer: Observer) -> Filter:
+    """Lets each request wait for its turn where its priority level is full. Long-running requests other than watches are exempt.
+
+    As with `in_flight`, a request counts until its response has been sent.
+    """
+    counts = {"readOnly": 0, "mutating": 0}
+
+    def count(kind: str, change: int) -> None:
+        counts[kind] += change
+        observer.in_flight(kind, counts[kind])
+
+    return flow_control.filter(_is_long_running, count)
 
 
 def authorization(authorizer: Authorizer) -> Filter:

@@ -25,15 +25,14 @@ __all__ = ["Listing", "listing_response", "object_response"]
 # Lists with more bytes of objects than this are joined in pieces: thirty concurrent lists, each joined as a whole, would take
 # thirty times the memory of the objects, and the allocator doesn't give it back.
 _LONG = 256 * 1024
-# The same limits for lists and objects that have to be converted or encoded: a few milliseconds' work. Pages of 500 objects,
-# which kubectl requests, usually take less.
+# The same limits for lists and objects that have to be converted or encoded: about two milliseconds' work.
 _LONG_YAML = 32 * 1024
 _LONG_INDENTED = 256 * 1024
-_LONG_CONVERTED = 2 * 1024 * 1024
+_LONG_CONVERTED = 512 * 1024
 # Bytes of the objects in one piece, about a millisecond's work: if their bytes are joined, if they are converted, and if they are
 # encoded as indented JSON or protobuf. _OBJECT_BYTES are added for each object, for the work that does not depend on its size.
 _JOINED_BYTES = 256 * 1024
-_CONVERTED_BYTES = 512 * 1024
+_CONVERTED_BYTES = 256 * 1024
 _INDENTED_BYTES = 128 * 1024
 _OBJECT_BYTES = 512
 _INDENT = b"\n    "

@@ -110,6 +110,8 @@ class Lane:
             return None
         body = response.body
         headers = filters.headers_of(request, response.content_type, response.headers, len(body))
+        if request.flow is not None:
+            request.flow.counts.at_once += 1
         self._observer.request_done(request, response.status, clock() - started, len(body))
         return LaneAnswer(response.status, headers, body)
 

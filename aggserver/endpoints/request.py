@@ -19,6 +19,7 @@ from aggserver.authentication.user import ANONYMOUS, UserInfo
 from aggserver.authentication.x509 import PeerCertificate
 from aggserver.authorization.delegating import Authorizer
 from aggserver.endpoints.field_manager import manager_of
+from aggserver.endpoints.flow_control.levels import Flow
 from aggserver.endpoints.request_info import RequestInfo
 from aggserver.meta import errors
 from aggserver.meta.warnings import Warnings
@@ -119,6 +120,7 @@ class Request:
         "begun",
         "deadline",
         "failure",
+        "flow",
         "headers",
         "http_version",
         "info",
@@ -161,6 +163,7 @@ class Request:
         self.begun = False  # whether the head of the response has been sent
         # (reason, message) of the Status in the response. Not the exception, whose traceback refers to this request.
         self.failure: tuple[str, str] | None = None
+        self.flow: Flow | None = None  # by which flow control it was classified
         self.on_end: list[Callable[[], object]] = []  # called when the response has been sent, or failed
 
     @property

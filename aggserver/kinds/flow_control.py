@@ -14,7 +14,14 @@ from aggserver.meta.field import FieldError, Path, duplicate, forbidden, invalid
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.meta.names import dns1123_label, dns1123_subdomain
 
-__all__ = ["conditions_problems", "flow_schema_problems", "flow_schemas", "priority_level_problems", "priority_levels"]
+__all__ = [
+    "conditions_problems",
+    "dangling_condition",
+    "flow_schema_problems",
+    "flow_schemas",
+    "priority_level_problems",
+    "priority_levels",
+]
 
 _SPEC = Path("spec")
 _EXEMPT, _CATCH_ALL = "exempt", "catch-all"
@@ -129,6 +136,14 @@ def _level(shares: int, lendable: int, queues: int, hand: int) -> JSONObject:
         "type": "Limited",
         "limited": {"nominalConcurrencyShares": shares, "lendablePercent": lendable, "limitResponse": response},
     }
+
+
+def dangling_condition(schema: JSONMapping, exists: bool) -> JSONObject:
+    """What a FlowSchema is told about its priority level. exists: whether that does. Without lastTransitionTime."""
+    level = schema["spec"]["priorityLevelConfiguration"]["name"]
+    what = f'This FlowSchema references the PriorityLevelConfiguration object named "{level}"'
+    status, reason, rest = ("False", "Found", "and it exists") if exists else ("True", "NotFound", "but there is no such object")
+    return {"type": "Dangling", "status": status, "reason": reason, "message": f"{what} {rest}"}
 
 
 # --- what is checked ---

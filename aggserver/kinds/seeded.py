@@ -6,7 +6,8 @@ kube-apiserver makes them when it starts. Here a kind costs nothing until it is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from aggserver.informers.informer import CONTROLLER
 from aggserver.kinds.strategy import KindStrategy
@@ -38,7 +39,7 @@ class SeededStore(Store):
     """The store of a seeded kind. seeds: now, in RFC 3339 -> the objects to be made, if there are none of their names.
 
     status_strategy: for those with a status, which they get afterwards. kept: why an object of this name can't be deleted; '' if
-    it can.
+    it can. uids: of objects to be made, by name, if they are known before.
     """
 
     def __init__(
@@ -49,12 +50,18 @@ class SeededStore(Store):
         seeds: Callable[[str], Iterable[JSONObject]],
         status_strategy: KindStrategy | None = None,
         kept: Callable[[str], str] = lambda name: "",
+        uids: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(resource, strategy, views)
         self._status_strategy = status_strategy
         self._kept = kept
         self._seeds = seeds
         self._beginning: asyncio.Task[None] | None = None
+        self._uids = uids
+
+    def new_uid(self, name: str) -> str:
+        making = self._beginning is not None and self._beginning is asyncio.current_task()
+        return (self._uids.get(name) if making else None) or super().new_uid(name)
 
     async def create(self, request: WriteRequest, obj: JSONObject) -> StoredObject:
         await self._begun()

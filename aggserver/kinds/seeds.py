@@ -1,13 +1,13 @@
 """Seeds: the objects that kube-apiserver makes of some kinds when it starts.
 
-Their status is what its controllers say of them. Nobody says anything of other FlowSchemas and ServiceCIDRs here.
+Their status is what its controllers say of them. Nobody says anything of other ServiceCIDRs here.
 Pure. Source: k8s.io/kubernetes pkg/registry/{flowcontrol,scheduling}/rest, pkg/controlplane/controller/defaultservicecidr,
 v1.36.3.
 """
 
 from __future__ import annotations
 
-from aggserver.kinds.flow_control import flow_schemas, priority_levels
+from aggserver.kinds.flow_control import dangling_condition, flow_schemas, priority_levels
 from aggserver.kinds.plugins.additions import CRITICAL
 from aggserver.meta.json_types import JSONObject
 
@@ -25,7 +25,10 @@ _DESCRIPTIONS = {
 def seeds(type_name: str, cluster_ips: str, now: str) -> list[JSONObject]:
     """The objects of a kind. type_name: in the tables of `scheme/`. cluster_ips: the range of the addresses of Services."""
     if type_name == "flowcontrol/v1.FlowSchema":
-        return [{**each, "status": {"conditions": [_found(each, now)]}} for each in flow_schemas()]
+        return [
+            {**each, "status": {"conditions": [{**dangling_condition(each, exists=True), "lastTransitionTime": now}]}}
+            for each in flow_schemas()
+        ]
     if type_name == "flowcontrol/v1.PriorityLevelConfiguration":
         return priority_levels()
     if type_name == "networking/v1.ServiceCIDR":
@@ -49,14 +52,3 @@ def seeds(type_name: str, cluster_ips: str, now: str) -> list[JSONObject]:
 def kept(type_name: str, name: str) -> str:
     """Why an object can't be deleted; '' if it can."""
     return "this is a system priority class and cannot be deleted" if type_name == _CLASS and name in CRITICAL else ""
-
-
-def _found(schema: JSONObject, now: str) -> JSONObject:
-    level = schema["spec"]["priorityLevelConfiguration"]["name"]
-    return {
-        "type": "Dangling",
-        "status": "False",
-        "reason": "Found",
-        "message": f'This FlowSchema references the PriorityLevelConfiguration object named "{level}" and it exists',
-        "lastTransitionTime": now,
-    }

@@ -83,6 +83,7 @@ class Kinds:
         self._port = port
         self._storages: dict[tuple[str, str], ResourceStorage] = {}
         self._stores: dict[BuiltInKind, Store] = {}
+        self._promised: dict[str, Mapping[str, str]] = {}
         self._stored = {(kind.group, kind.plural): kind for kind in KINDS if kind.stored_as is None}
         chain = admission.with_own(_KindPlugins(self, plugins)) if plugins else admission
         self._admission = chain
@@ -141,6 +142,10 @@ class Kinds:
             self._stores[kind] = self._made(kind)
         return self._stores[kind]
 
+    def promise(self, group: str, resource: str, uids: Mapping[str, str]) -> None:
+        """Let the first objects of a seeded kind have these UIDs, by name. Only before its store is made."""
+        self._promised[self._stored[group, resource].type_name] = uids
+
     def objects_of(self, kind: BuiltInKind) -> KindObjects | None:
         """The versions of a kind, for admission; None for a kind with only one."""
         kinds = kind.versions
@@ -177,7 +182,8 @@ class Kinds:
 
             make = partial(seeds, kind.type_name, self._cluster_ips)
             status = KindStatusStrategy(kind) if kind.has_status else None
-            return SeededStore(storage, strategy, views, make, status, partial(kept, kind.type_name))
+            uids = self._promised.get(kind.type_name, {})
+            return SeededStore(storage, strategy, views, make, status, partial(kept, kind.type_name), uids)
         return Store(storage, strategy, views, partial(self._sibling, kind))
 
     def _storage(self, kind: BuiltInKind) -> ResourceStorage:

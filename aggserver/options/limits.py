@@ -23,6 +23,15 @@ class LimitOptions:
         "refuse to delete a CustomResourceDefinition that still has objects, unless its annotations permit it",
         commands=DEV,
     )
+    enable_priority_and_fairness: bool = option(
+        True,
+        "enable-priority-and-fairness",
+        convert.boolean,
+        flag.LIMITS,
+        "let requests wait in fair queues when more come than both limits of concurrent requests allow together; if false, or if "
+        "both are 0, each limit is for itself, and what exceeds it is rejected",
+        commands=BOTH,
+    )
     max_requests_inflight: int = option(
         400,
         "max-requests-inflight",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 from aggserver.conversion.converter import NONE, Converter
 from aggserver.conversion.webhook import Caller, NoCaller, WebhookCall, unobserved
@@ -38,7 +38,7 @@ class Environment:
 
     max_object_bytes: limit for an object as it is stored.
     corrupt: the objects known to be unreadable, by key. behind: why a cache does not follow the store, by prefix. Both are shared
-    by all cachers. cachers: those that are in use. converted: the cache of converted objects.
+    by all cachers. cachers: those that are in use, by prefix. converted: the cache of converted objects.
     webhooks: calls conversion webhooks. observe_conversion: called with each such call.
     """
 
@@ -50,7 +50,7 @@ class Environment:
     max_object_bytes: int = MAX_OBJECT_BYTES
     corrupt: dict[str, Corrupt] = field(default_factory=dict)
     behind: dict[str, str] = field(default_factory=dict)
-    cachers: WeakSet[Cacher[StoredObject]] = field(default_factory=WeakSet)
+    cachers: WeakValueDictionary[str, Cacher[StoredObject]] = field(default_factory=WeakValueDictionary)
     converted: ConversionCache = field(default_factory=ConversionCache)
     webhooks: Caller = field(default_factory=NoCaller)
     observe_conversion: Callable[[WebhookCall], None] = unobserved
@@ -76,7 +76,7 @@ class Environment:
     ) -> Cacher[StoredObject]:
         """The watch cache of a resource. make, prepare: see `Cacher`."""
         prefix = keys.resource_prefix(group, resource)
-        made = Cacher(
+        cacher = self.cachers[prefix] = Cacher(
             self.storage,
             prefix,
             make=make,
@@ -87,8 +87,16 @@ class Environment:
             turns=self.turns,
             behind=self.behind,
         )
-        self.cachers.add(made)
-        return made
+        return cacher
+
+    def extent(self, group: str, resource: str, namespace: str) -> tuple[int, int]:
+        """The number of objects of a resource, and about how many bytes they have; those of a namespace, or all.
+
+        (0, 0) if they are not in a watch cache yet.
+        """
+        prefix = keys.resource_prefix(group, resource)
+        cacher = self.cachers.get(prefix)
+        return cacher.extent(f"{prefix}{namespace}/" if namespace else prefix) if cacher is not None else (0, 0)
 
     def own_store(
         self,

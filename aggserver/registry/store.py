@@ -63,6 +63,10 @@ class Store(Remover):
         """A context manager around each write with all its attempts, for kinds that must know when a write ends."""
         return nullcontext()
 
+    def new_uid(self, name: str) -> str:
+        """The UID of an object that is about to be created."""
+        return self._resource.new_uid()
+
     # --- creating ---
 
     async def create(self, request: WriteRequest, obj: JSONObject) -> StoredObject:
@@ -104,7 +108,7 @@ class Store(Remover):
         write, obj = attempt.write, attempt.obj
         context = write.context
         metadata = obj["metadata"]
-        metadata["uid"] = self._resource.new_uid()
+        metadata["uid"] = self.new_uid(metadata.get("name") or "")
         metadata["creationTimestamp"] = self.now()
         self._strategy.check_context(context)
         given = list(obj)

@@ -48,6 +48,7 @@ __all__ = ["CacheWatcher", "Cached", "Cacher", "Footprint", "ListPage", "WatchEv
 WAIT = 3.0  # seconds that a request waits for a revision that the cache hasn't reached, as upstream
 CHUNK = 500  # objects decoded before other requests run: a few milliseconds
 PAGE = 10_000  # objects read from the store at once while loading, as upstream; this many are in memory twice for a moment
+_SAMPLES = 8  # objects by which the size of all is estimated
 RETRY = Backoff(initial=0.1, longest=5.0)  # between attempts to watch the store again after the subscription was lost
 
 
@@ -492,6 +493,15 @@ class Cacher(Generic[T]):
     def has(self, key: str) -> bool:
         """Whether there is an object at `key` in the cache that can be read."""
         return self._objects.get(key) is not None
+
+    def extent(self, prefix: str) -> tuple[int, int]:
+        """The number of cached objects under `prefix`, and about how many bytes they have. Takes microseconds."""
+        first, last = self._objects.span(prefix, prefix_end(prefix))
+        count = last - first
+        if count <= 0:
+            return 0, 0
+        sizes = [self._objects.values(at, at + 1)[0].size for at in range(first, last, -(-count // _SAMPLES))]
+        return count, sum(sizes) * count // len(sizes)
 
     def list(self, prefix: str, *, start: str = "", limit: int = 0) -> ListPage[T]:
         """The cached objects under `prefix`, beginning at the key `start`, at most `limit` (0: all). Raises CorruptList."""

@@ -67,6 +67,7 @@ func main() {
 	flag.StringVar(&s.selector, "selector", "", "label selector of list-all, list-500, table-500 and watch-list")
 	flag.IntVar(&s.inGroup, "in-group", 0, "create gives so many objects in turn a label group of their own, group-000000 and so on; 0: no such label")
 	flag.BoolVar(&s.probe, "probe", false, "request /healthz meanwhile, one request after the other on a connection of its own")
+	flag.BoolVar(&persist, "persist", false, "count requests that fail and go on, instead of ending the run")
 	flunders := flag.Bool("flunders", false, "objects are the Flunders of sample-apiserver, in v1alpha1")
 	flag.Parse()
 

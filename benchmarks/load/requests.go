@@ -41,6 +41,8 @@ type result struct {
 	ProbeP99 float64 `json:"probe_p99_ms,omitempty"`
 	ProbeMax float64 `json:"probe_max_ms,omitempty"`
 
+	Failed int64 `json:"failed,omitempty"`
+
 	FloodConnections int64   `json:"flood_connections,omitempty"`
 	FloodMegabytes   float64 `json:"flood_megabytes,omitempty"`
 }
@@ -232,6 +234,14 @@ func runProbed(c *client, s *settings, do operation) (*result, error) {
 	return r, nil
 }
 
+// With -persist requests that fail are counted in failed, and their worker goes on after a pause.
+var (
+	persist bool
+	failed  atomic.Int64
+)
+
+const pause = 100 * time.Millisecond
+
 // limit ends a phase after count operations or, where count is 0, at a time.
 type limit struct {
 	count int
@@ -253,6 +263,11 @@ func phase(workers []*worker, end limit, do operation) (time.Duration, *error) {
 					return
 				}
 				n, err := do(w, index)
+				if err != nil && persist {
+					failed.Add(1)
+					time.Sleep(pause)
+					continue
+				}
 				if err != nil {
 					failure.CompareAndSwap(nil, &err)
 					stop.Store(true)
@@ -284,6 +299,7 @@ func summarise(s *settings, workers []*worker, elapsed time.Duration, failure *e
 	r.P50, r.P90, r.P99 = quantile(all, 0.5), quantile(all, 0.9), quantile(all, 0.99)
 	r.Max = quantile(all, 1)
 	r.ClientCPU = cpuSeconds()
+	r.Failed = failed.Load()
 	r.fail(failure)
 	return r
 }

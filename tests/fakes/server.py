@@ -116,6 +116,8 @@ class LocalServer:
     """app: the ASGI application, whose answers the lane's are compared with. lane: the lane itself, which counts.
     handler: the handler behind the filters, which a test may replace.
 
+    fair: whether requests wait in the queues of flow control, instead of being rejected above the limits.
+
     storage: another server's, to start on its objects. without: the name of a filter to leave out of the chain.
     mutating_plugins, validating_plugins: of admission, beside NamespaceLifecycle.
     """
@@ -127,6 +129,7 @@ class LocalServer:
         timeout: float = 60.0,
         reading: int = 0,
         mutating: int = 0,
+        fair: bool = False,
         without: str = "",
         mutating_plugins: Sequence[Mutating] = (),
         validating_plugins: Sequence[Validating] = (),
@@ -165,7 +168,11 @@ class LocalServer:
         self.handler = self.engine.handler
         self.engine.handler = self._handle
         options = Options(
-            command="dev", request_timeout_seconds=timeout, max_requests_inflight=reading, max_mutating_requests_inflight=mutating
+            command="dev",
+            request_timeout_seconds=timeout,
+            enable_priority_and_fairness=fair,
+            max_requests_inflight=reading,
+            max_mutating_requests_inflight=mutating,
         )
         chain = self.engine.chain(cast(Authenticator, ByPeer()), self.rules, options)
         self.filters = tuple(chain)
