@@ -24,6 +24,7 @@ from aggserver.app.admission_configuration import read_identities
 from aggserver.app.cluster_services import ClusterServices
 from aggserver.app.engine import Engine, listen, new_environment, open_webhooks
 from aggserver.app.errors import StartError
+from aggserver.app.flag_checks import FlagChecks
 from aggserver.app.memory import give_back_memory
 from aggserver.app.serving_certificate import ServingCertificate
 from aggserver.app.storage import compaction, open_host_etcd, open_storage
@@ -54,6 +55,8 @@ __all__ = ["DefinitionSources", "keep_registered", "run"]
 
 log = logging.getLogger("aggserver")
 
+_AGENT = f"aggserver/{aggserver.__version__}"
+
 
 async def run(options: Options, apps: LoadedApps, on_server: Callable[[Server], None]) -> int:
     """Serves until the server is asked to stop. Returns the exit status.
@@ -80,6 +83,8 @@ async def run(options: Options, apps: LoadedApps, on_server: Callable[[Server], 
         engine = Engine(environment, admission.chain, rule_options)
         engine.checks.add("admission", admission.healthy, livez=False, warning=admission.warning)
         service = _service(options)
+        flags = FlagChecks(cluster, service, str(options.kubeconfig or ""), options.kube_apiservers, _AGENT)
+        engine.checks.add("flags", lambda: None, livez=False, warning=flags.warning)
         app_tasks: Sequence[Task] = ()
         if apps:
             from aggserver.app.python_apps import serve_apps
@@ -149,6 +154,7 @@ async def run(options: Options, apps: LoadedApps, on_server: Callable[[Server], 
             ("watch of the cluster's admission rules", admission.run),
             ("renewal of the serving certificate", certificate.run),
             ("registration of APIServices", registrar.run),
+            ("look at what flags name", flags.run),
             *compaction(storage, options),
             give_back_memory(),
             *trust_tasks,
@@ -179,7 +185,7 @@ class _Clusters:
 
     async def get(self, kubeconfig: Path | None) -> Cluster:
         if kubeconfig not in self._known:
-            client = await connect(str(kubeconfig or ""), f"aggserver/{aggserver.__version__}")
+            client = await connect(str(kubeconfig or ""), _AGENT)
             self._stack.push_async_callback(client.close)
             self._known[kubeconfig] = client
         return self._known[kubeconfig]

@@ -39,6 +39,8 @@ from aggserver.commands.doctor.gather import Gatherer
 from aggserver.meta.times import format_micro_time, format_time
 from aggserver.options import parse
 from tests.integration.aggregation import API_SERVICE, NAMESPACE, SERVICE, Aggregation
+from tests.integration.direct import Direct
+from tests.integration.server import running
 from tests.waiting import HANG_SECONDS, POLL_SECONDS
 
 # docs/doctor.md, with KUBECONFIG.
@@ -585,6 +587,12 @@ def test_nothing_is_found_where_all_is_well(aggregation: Aggregation) -> None:
     done = doctor(aggregation.plane.kubeconfig)
     assert (done.stdout, done.returncode) == (f"looked at {NAMESPACE}/{SERVICE}: nothing is wrong\n", 0)
     assert "asking" in done.stderr
+
+
+def test_a_server_says_which_flag_cannot_work(aggregation: Aggregation, tmp_path: Path) -> None:
+    with running(server := aggregation.beside(tmp_path / "server", 0, "--kube-apiservers=https://127.0.0.1:1")):
+        server.wait_for(r"--kube-apiservers: https://127\.0\.0\.1:1 does not answer: .*; no definition moves meanwhile")
+        assert b"[+]flags ok, with a warning: reason withheld\n" in Direct(server.port).get("/readyz?verbose").body
 
 
 def test_a_user_who_may_not_look(aggregation: Aggregation) -> None:
