@@ -276,6 +276,10 @@ class Mirror:
     async def advance(self, revision: int) -> int:
         raise StorageError("the revisions of a source of one's own are made by time")
 
+    @property
+    def oldest_kept(self) -> int:
+        return 0
+
     async def claim_compaction(self, revision: int) -> bool:
         return False
 

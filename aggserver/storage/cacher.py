@@ -602,8 +602,14 @@ class Cacher(Generic[T]):
         predicate: Predicate[T] | None = None,
         user: str = "",
     ) -> ListPage[T]:
-        """As `select`, exactly at `revision`. Raises Compacted, CorruptList, FutureRevision, Unavailable."""
+        """As `select`, exactly at `revision`. Raises Compacted, CorruptList, FutureRevision, Unavailable.
+
+        A compacted revision is refused even if the window still reaches back to it, as upstream: how long a continue token is
+        valid then depends on the time alone.
+        """
         await self.wait_for(revision)
+        if revision < (oldest := self._storage.oldest_kept):
+            raise Compacted(revision, oldest)
         if predicate is not None and revision >= self._window.floor:
             await self._indexes.prepare(predicate, user)
         if revision < self._window.floor:

@@ -94,6 +94,7 @@ class EtcdStorage:
         self._writing: set[asyncio.Task[tuple[int, KeyValue | None]]] = set()
         self._newest = 0  # the newest revision in etcd's answers
         self._turns = 0  # the version of TURN that this server last saw
+        self._known_oldest = 0
         self._trouble: str | None = None
 
     _advance_at_once = ADVANCE_AT_ONCE
@@ -372,6 +373,10 @@ class EtcdStorage:
 
     # Compaction
 
+    @property
+    def oldest_kept(self) -> int:
+        return self._known_oldest
+
     async def claim_compaction(self, revision: int) -> bool:
         mine = wire.put_op(TURN, str(revision).encode())
         request = wire.txn_request(wire.compare(TURN, wire.VERSION, self._turns), mine, wire.range_op(TURN))
@@ -381,6 +386,10 @@ class EtcdStorage:
             return True
         assert answer.found is not None
         self._turns = answer.found.version
+        # Another server has compacted: the value is the revision.
+        for item in answer.found.items:
+            if item.value.isdigit():
+                self._known_oldest = max(self._known_oldest, int(item.value))
         return False
 
     async def compact(self, revision: int) -> None:
@@ -392,6 +401,7 @@ class EtcdStorage:
             # It is no failure if another server has compacted further.
             if "compacted" not in str(error):
                 raise FutureRevision(revision, await self.revision()) from None
+        self._known_oldest = max(self._known_oldest, revision)
 
     def _key(self, key: str) -> bytes:
         return (self._prefix + key).encode()

@@ -276,6 +276,12 @@ class Storage(Protocol):
         Fewer than `limit` means that there are no more. `upto` must not be in the future. Raises Compacted.
         """
 
+    @property
+    def oldest_kept(self) -> int:
+        """The revision that was last compacted to, as far as it is known here; 0 if none is. With a shared store, another server's
+        compaction is known an interval later.
+        """
+
     async def claim_compaction(self, revision: int) -> bool:
         """Whether this server is to compact to `revision`. Of the servers that share a store, one gets True in each interval."""
 

@@ -156,6 +156,10 @@ class MemoryStorage:
     async def room(self) -> int | None:
         return None
 
+    @property
+    def oldest_kept(self) -> int:
+        return self._compacted
+
     async def claim_compaction(self, revision: int) -> bool:
         return True
 

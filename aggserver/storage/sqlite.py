@@ -223,6 +223,10 @@ class SQLiteStorage:
         history = self._opened(self._history)
         return await self._read(lambda connection: _history(connection, history, prefix, after, upto, limit))
 
+    @property
+    def oldest_kept(self) -> int:
+        return self._opened(self._writer).compacted
+
     async def claim_compaction(self, revision: int) -> bool:
         return True
 

@@ -93,7 +93,7 @@ class SQLiteWriter:
         self.revision = 1
         self._state = 0
         self._heads = Heads()
-        self._compacted = 0
+        self.compacted = 0
         self._doubtful: _Batch | None = None
         self._failing = False
         self._jobs: deque[Job | None] = deque()
@@ -122,7 +122,7 @@ class SQLiteWriter:
         (self.revision,) = self.connection.execute(NEWEST).fetchone()
         (compacted,) = self.connection.execute(COMPACTED).fetchone()
         # Revision 1, that of a new store, has no event, so that there is nothing to compact.
-        self._compacted = max(compacted, 1)
+        self.compacted = max(compacted, 1)
 
     def start(self, loop: asyncio.AbstractEventLoop, publisher: Publisher, checkpointer: Checkpointer) -> None:
         self._loop = loop
@@ -306,21 +306,21 @@ class SQLiteWriter:
 
     def _compact(self, task: _Compaction, future: Future) -> None:
         """Compact one step, and queue the rest behind the writes that arrived meanwhile."""
-        if task.revision <= self._compacted:
-            self._post((), [(future, self._compacted)])
+        if task.revision <= self.compacted:
+            self._post((), [(future, self.compacted)])
             return
         try:
             self._settle()
-            step = (self._compacted, task.revision, COMPACTION_STEP - 1)
+            step = (self.compacted, task.revision, COMPACTION_STEP - 1)
             (upto,) = self.connection.execute(_STEP_END, step).fetchone() or (task.revision,)
             with self._checkpointer.writing:
-                self.connection.executescript(_COMPACT.format(after=self._compacted, upto=upto))
+                self.connection.executescript(_COMPACT.format(after=self.compacted, upto=upto))
         except sqlite3.Error as error:
             # If it was written nevertheless, repeating it changes nothing.
             self._post((), [(future, Unavailable(f"can't compact the store: {explain(error)}"))])
             return
         self._checkpointer.committed()
-        self._compacted = upto
+        self.compacted = upto
         self._jobs.append((task, future))
 
     def _post(self, events: Sequence[Event], answers: Sequence[tuple[Future, Outcome]]) -> None:

@@ -59,6 +59,7 @@ async def test_watch_and_list_from_before_the_window(world: World) -> None:
 async def test_a_list_at_the_floor_of_the_window_is_not_read_from_the_store(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    await world.put("a", "first")
     await world.cacher.ready()
     for number in range(3):
         await world.put("a", str(number))
