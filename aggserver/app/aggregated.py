@@ -26,6 +26,7 @@ from aggserver.app.engine import Engine, listen, new_environment, open_webhooks
 from aggserver.app.errors import StartError
 from aggserver.app.flag_checks import FlagChecks
 from aggserver.app.memory import give_back_memory
+from aggserver.app.named_certificates import NamedCertificates
 from aggserver.app.serving_certificate import ServingCertificate
 from aggserver.app.storage import compaction, open_host_etcd, open_storage
 from aggserver.app.tasks import Task, supervise
@@ -98,6 +99,7 @@ async def run(options: Options, apps: LoadedApps, on_server: Callable[[Server], 
         registrar = Registrar(cluster, service)
         certificate = ServingCertificate(options, cluster, service, tls)
         engine.checks.add("serving-certificate", certificate.healthy, livez=False)
+        named = NamedCertificates(options.sni_pairs, tls)
         sources = DefinitionSources(engine, folder=options.definitions is not None, adoption=options.adopt is not None)
         adoption: Adoption | None = None
         before_authentication: dict[str, Filter] = {}
@@ -147,6 +149,7 @@ async def run(options: Options, apps: LoadedApps, on_server: Callable[[Server], 
             shutdown_delay=options.shutdown_delay_seconds,
             grace=options.shutdown_grace_seconds,
             at_once=engine.lane(chain, options),
+            max_streams=options.http2_max_streams,
         )
         engine.pages.counts["connections"] = lambda: server.connections
         on_server(server)
@@ -158,6 +161,7 @@ async def run(options: Options, apps: LoadedApps, on_server: Callable[[Server], 
             *compaction(storage, options),
             give_back_memory(),
             *trust_tasks,
+            *named.tasks(),
             *app_tasks,
         ]
         if options.definitions is not None:

@@ -28,7 +28,7 @@ from aggserver.authentication.delegating import Authenticator
 from aggserver.authorization.delegating import Authorizer
 from aggserver.conversion.webhook import Caller, WebhookCall
 from aggserver.debugging.pages import Pages
-from aggserver.endpoints import filters
+from aggserver.endpoints import filters, serving_filters
 from aggserver.endpoints.discovery import Discovery
 from aggserver.endpoints.dispatch import Dispatcher
 from aggserver.endpoints.flow_control.flow_control import FlowControl
@@ -59,13 +59,13 @@ __all__ = ["Engine", "listen", "listen_at", "new_environment", "new_uids", "open
 
 def listen(options: Options) -> socket.socket:
     """A socket bound to --bind-address and --secure-port. Raises StartError."""
-    return listen_at(options.bind_address, options.secure_port, "--secure-port")
+    return listen_at(options.bind_address, options.secure_port, "--secure-port", shared=options.permit_port_sharing)
 
 
-def listen_at(host: str, port: int, flag: str) -> socket.socket:
-    """A socket bound to an address. flag: by which the port is chosen. Raises StartError."""
+def listen_at(host: str, port: int, flag: str, *, shared: bool = False) -> socket.socket:
+    """A socket bound to an address. flag: by which the port is chosen. shared: as of `bind`. Raises StartError."""
     try:
-        return bind(host, port)
+        return bind(host, port, shared=shared)
     except OSError as error:
         hint = {
             errno.EADDRINUSE: f"port {port} is in use: {flag} 0 takes a free port, {flag} PORT another",
@@ -190,11 +190,15 @@ class Engine:
             max_reading=options.max_requests_inflight,
             max_mutating=options.max_mutating_requests_inflight,
             flow_control=self.flow_control,
-            before_authentication=before_authentication,
+            before_authentication={**serving_filters.cross_origin(options.cors_allowed_origins), **before_authentication},
             before_authorization=before_authorization,
         )
         pages = self.pages.filter(shown(options), profiling=options.profiling, timeout_seconds=options.request_timeout_seconds)
-        return {**chained, "debugging": pages}
+        return {
+            **serving_filters.outermost(options.hsts_directives, options.goaway_chance, random.random),
+            **chained,
+            "debugging": pages,
+        }
 
     def application(self, chain: Mapping[str, Filter]) -> ASGIApp:
         """The ASGI application of `handler` with these filters before it."""

@@ -35,6 +35,7 @@ from aggserver.app.controllers import controllers
 from aggserver.app.credentials import Credentials
 from aggserver.app.engine import Engine, listen, new_environment, new_uids, open_webhooks
 from aggserver.app.memory import give_back_memory
+from aggserver.app.named_certificates import NamedCertificates
 from aggserver.app.processes import run_command, until_orphaned
 from aggserver.app.rare_controllers import rare_controllers
 from aggserver.app.service_accounts import ServiceAccounts
@@ -109,6 +110,7 @@ async def _run(
         accounts = ServiceAccounts(options, folder, time.time, new_uids())
         credentials = Credentials(folder, _names(options), tls, time.time, options, accounts)
         await credentials.start()
+        named = NamedCertificates(options.sni_pairs, tls)
 
         webhooks = await stack.enter_async_context(open_webhooks(options))
         environment = new_environment(storage, options, webhooks)
@@ -209,6 +211,7 @@ async def _run(
             *app_tasks,
             *access.tasks,
             *credentials.tasks(),
+            *named.tasks(),
             *controllers(options, engine, storage, namespace_store, lambda: credentials.ca_bundle, ready, rare),
             *compaction(storage, options),
             *([("migration of stored objects", migrations.run)] if migrations is not None else []),
@@ -241,6 +244,7 @@ async def _run(
             on_shutdown=end_watches,
             grace=options.shutdown_grace_seconds,
             at_once=engine.lane(chain, options),
+            max_streams=options.http2_max_streams,
         )
         engine.pages.counts["connections"] = lambda: server.connections
         on_server(server)

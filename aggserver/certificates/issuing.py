@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from aggserver.authentication.x509 import is_signed_rightly
+from aggserver.meta.names import dns1123_subdomain
 
 __all__ = [
     "BACKDATE_SECONDS",
@@ -28,6 +29,7 @@ __all__ = [
     "issue_client",
     "issue_serving",
     "load_key",
+    "names_of",
     "new_ca",
     "requested_groups",
     "requested_user",
@@ -260,3 +262,14 @@ def _is_ip(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def names_of(cert_pem: bytes) -> list[str]:
+    """The host names that a certificate is for: its common name if that may be one, and the DNS names of its extension."""
+    certificate = x509.load_pem_x509_certificate(cert_pem)
+    common = [str(each.value) for each in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    found = [name for name in common[:1] if name == "*" or not dns1123_subdomain(name.removeprefix("*."))]
+    for extension in certificate.extensions:
+        if isinstance(extension.value, x509.SubjectAlternativeName):
+            found += extension.value.get_values_for_type(x509.DNSName)
+    return found

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from aggserver import disk
 from aggserver.errors import AggserverError
+from aggserver.meta import yaml_text
 
 __all__ = [
     "SERVICE_ACCOUNT_FOLDER",
@@ -28,6 +29,13 @@ __all__ = [
 ]
 
 SERVICE_ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+# Where a kubeconfig names files: its list, the member of each entry, and its keys.
+_NAMING = (
+    ("clusters", "cluster", ("certificate-authority",)),
+    ("users", "user", ("client-certificate", "client-key", "tokenFile")),
+)
 
 
 class ConfigurationError(AggserverError):
@@ -91,12 +99,16 @@ class InClusterSource:
 
 
 class KubeconfigSource:
-    """`path` may be several files joined by `:`, as KUBECONFIG allows. context: '' for the current one."""
+    """`path` may be several files joined by `:`, as KUBECONFIG allows. context: '' for the current one.
+
+    The files that it names (CA, client certificate and key, token) are followed as it is itself.
+    """
 
     def __init__(self, path: str, context: str = "") -> None:
         self._context = context
         self._paths = [Path(part).expanduser() for part in path.split(os.pathsep) if part]
         self._seen: Sequence[disk.Signature | None] = ()
+        self._named: tuple[Path, ...] = ()
         self._made_from: tuple[Any, ...] = ()
         self._tls: ssl.SSLContext | None = None
 
@@ -104,6 +116,8 @@ class KubeconfigSource:
         from kubernetes.aio.client import Configuration
         from kubernetes.aio.config import ConfigException, load_kube_config
 
+        # Before they are read, so that a change meanwhile is seen.
+        self._named = tuple(_files_named_in(self._paths))
         self._seen = self._signatures()
         if not any(path.is_file() for path in self._paths):
             raise ConfigurationError(f"no kubeconfig at {os.pathsep.join(map(str, self._paths))}")
@@ -132,7 +146,7 @@ class KubeconfigSource:
         return self._signatures() != self._seen
 
     def _signatures(self) -> Sequence[disk.Signature | None]:
-        return [disk.signature(path) for path in self._paths]
+        return [disk.signature(path) for path in (*self._paths, *self._named)]
 
     def _context_for(self, found: Any) -> ssl.SSLContext:
         files = [found.ssl_ca_cert, found.cert_file, found.key_file]
@@ -141,6 +155,21 @@ class KubeconfigSource:
             self._tls = _client_context(files[0], certificate=files[1], key=files[2], verify=found.verify_ssl)
             self._made_from = made_from
         return self._tls
+
+
+def _files_named_in(kubeconfigs: Sequence[Path]) -> Iterator[Path]:
+    """The files that kubeconfigs name, by names relative to their folders. What is wrong in one is reported by its load."""
+    for path in kubeconfigs:
+        try:
+            content, _ = yaml_text.decode(path.read_bytes())
+        except (OSError, yaml_text.YAMLTextError):
+            continue
+        for entries, inner, keys in _NAMING:
+            listed = content.get(entries) if isinstance(content, dict) else None
+            for entry in listed if isinstance(listed, list) else ():
+                settings = entry.get(inner) if isinstance(entry, dict) else None
+                if isinstance(settings, dict):
+                    yield from (path.parent / name for key in keys if isinstance(name := settings.get(key), str) and name)
 
 
 def _client_context(

@@ -274,6 +274,8 @@ def headers_of(
     headers.extend(more)
     if request.flow is not None:
         headers.extend(request.flow.headers)
+    if request.added_headers:
+        headers.extend(request.added_headers)
     if request.last_of_connection:
         headers.append((b"connection", b"close"))
     if request.warnings:
@@ -371,7 +373,7 @@ async def _after(first: Sequence[bytes], rest: AsyncIterator[bytes]) -> AsyncIte
 
 
 async def _send_bytes(request: Request, response: Response, body: bytes, send: Send) -> int:
-    await _begin(request, response, len(body), send)
+    await _begin(request, response, len(body) if response.status != 204 else None, send)
     await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
     return len(body)
 
@@ -550,7 +552,8 @@ def authentication(authenticator: Authenticator, clock: Callable[[], float]) -> 
                 request.last_of_connection = True
                 return status_response(request, error)
             request.user, request.headers = outcome.user, outcome.headers
-            request.last_of_connection = outcome.user is ANONYMOUS and request.http_version == "2"
+            if outcome.user is ANONYMOUS and request.http_version == "2":
+                request.last_of_connection = True
             return await next_handler(request)
 
         return handler

@@ -114,6 +114,7 @@ class Request:
         "_body",
         "_query",
         "_query_all",
+        "added_headers",
         "allotted",
         "audit_id",
         "authorizer",
@@ -157,6 +158,7 @@ class Request:
         self.authorizer: Authorizer  # for handlers that need a second permission
         self.last_of_connection = False  # whether the connection is closed after the response
         self.warnings = Warnings()
+        self.added_headers: list[tuple[bytes, bytes]] = []  # of the response, whatever it is
         self.allotted: asyncio.Timeout  # until the response has been sent
         # When the request is broken off, by the event loop's clock; infinite for a long-running one.
         self.deadline = math.inf

@@ -52,6 +52,7 @@ def check(options: Options) -> None:
         raise OptionsError("--request-timeout: must be more than 0")
     if options.requestheader_client_ca_file and not options.requestheader_username_headers:
         raise OptionsError("--requestheader-username-headers: at least one is required with --requestheader-client-ca-file")
+    _check_serving(options)
     _check_plugins(options)
     _check_modes(options.authorization_mode)
     _check_issuers(options)
@@ -68,6 +69,52 @@ def check(options: Options) -> None:
         raise OptionsError("manifests: --app and --image are required")
     if options.command in ASK and options.all_definitions == bool(options.definition_names):
         raise OptionsError(f"{options.command}: NAME or --all is required, and not both")
+
+
+_CORS_HELP = (
+    "List of allowed origins for CORS, comma separated. An allowed origin can be a regular expression to support subdomain "
+    "matching. If this list is empty CORS will not be enabled. Please ensure each expression matches the entire hostname by "
+    "anchoring to the start with '^' or including the '//' prefix, and by anchoring to the end with '$' or including the ':' "
+    "port separator suffix. Examples of valid expressions are '//example\\.com(:|$)' and '^https://example\\.com(:|$)'"
+)
+_HSTS_TEXT = (
+    "--strict-transport-security-directives invalid, allowed values: max-age=expireTime, includeSubDomains, preload. see "
+    "https://tools.ietf.org/html/rfc6797#section-6.1 for more information"
+)
+
+
+def _check_serving(options: Options) -> None:
+    """Check the flags of connections and browsers. Raises OptionsError with upstream's texts.
+
+    Source: k8s.io/apiserver pkg/server/options/server_run_options.go, v0.36.3.
+    """
+    if not 0 <= options.goaway_chance <= 0.02:
+        raise OptionsError("--goaway-chance can not be less than 0 or greater than 0.02")
+    for directive in options.hsts_directives:
+        if not directive.strip():
+            raise OptionsError("empty value in strict-transport-security-directives")
+        parts = directive.split("=")
+        if directive not in ("includeSubDomains", "preload") and (len(parts) != 2 or parts[0] != "max-age"):
+            raise OptionsError(_HSTS_TEXT)
+        if not directive.isprintable():
+            raise OptionsError(_HSTS_TEXT)
+    for pattern in options.cors_allowed_origins:
+        if not pattern:
+            raise OptionsError(f"empty value in --cors-allowed-origins, help: {_CORS_HELP}")
+        if why := _wrong_origin(pattern):
+            raise OptionsError(f"--cors-allowed-origins has an invalid regular expression: {why}, help: {_CORS_HELP}")
+
+
+def _wrong_origin(pattern: str) -> str:
+    """Why a pattern can't be used; empty if it can. One that pins nothing would let foreign hosts in (CVE-2022-1996)."""
+    from aggserver.meta import regexp  # not at every start: it loads RE2
+
+    try:
+        regexp.matcher(pattern)
+    except regexp.PatternError as error:
+        return str(error)
+    is_pinned = any(mark in pattern for mark in ("^", "//")) and any(mark in pattern for mark in ("$", ":"))
+    return "" if is_pinned else "regular expression does not pin to start/end of host in the origin header"
 
 
 def _check_plugins(options: Options) -> None:

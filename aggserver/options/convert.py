@@ -20,13 +20,16 @@ from aggserver.meta.selectors import LabelSelector, SelectorError
 __all__ = [
     "REPEATED",
     "Convert",
+    "NamedPair",
     "OneOf",
     "Services",
     "address",
     "api_servers",
     "boolean",
     "integer",
+    "members",
     "modules",
+    "named_pair",
     "one_of",
     "path",
     "port",
@@ -34,12 +37,16 @@ __all__ = [
     "seconds",
     "selector",
     "services",
+    "share",
     "sources",
     "text",
     "texts",
 ]
 
 Convert = Callable[[Any], Any]
+
+# (file of a certificate, file of its key, names that it is for)
+NamedPair = tuple[str, str, tuple[str, ...]]
 
 # For each service ((namespace, name), (host, port)).
 Services = tuple[tuple[tuple[str, str], tuple[str, int]], ...]
@@ -159,6 +166,33 @@ def modules(value: Any) -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
+def named_pair(value: Any) -> tuple[NamedPair, ...]:
+    """`CERT,KEY` or `CERT,KEY:NAME,...`, once for each flag. Raises ValueError with component-base's texts."""
+    found: list[NamedPair] = []
+    for member in value if isinstance(value, list) else [value]:
+        files, colon, names = text(member).partition(":")
+        listed = tuple(name.strip() for name in names.split(","))
+        if colon and not names.strip():
+            raise ValueError("empty names list is not allowed")
+        if files.count(",") != 1:
+            raise ValueError("expected comma separated certificate and key file paths")
+        cert, _, key = files.partition(",")
+        found.append((cert.strip(), key.strip(), listed if colon else ()))
+    return tuple(found)
+
+
+def share(value: Any) -> float:
+    """A number, in Go's or YAML's form."""
+    if isinstance(value, bool) or not re.fullmatch(r"-?\d{1,9}(\.\d{0,20})?(e-?\d{1,3})?", str(value)):
+        raise ValueError("must be a number")
+    return float(value)
+
+
+def members(value: Any) -> tuple[str, ...]:
+    """Members of a comma-separated string, or of a list of such strings, with the empty ones."""
+    return tuple(part.strip() for each in (value if isinstance(value, list) else [value]) for part in text(each).split(","))
+
+
 def ipv4_network(value: Any) -> str:
     """A range of IPv4 addresses. Of several that are separated by commas, as for two IP families, the first counts."""
     written = text(value).partition(",")[0]
@@ -189,4 +223,4 @@ def one_of(*choices: str) -> Convert:
 
 
 # Converters of flags that may be repeated.
-REPEATED = (api_servers, texts, sources, services, modules)
+REPEATED = (api_servers, texts, sources, services, modules, named_pair, members)

@@ -199,3 +199,59 @@ class ServingOptions:
         metavar="NAMES",
         commands=BOTH,
     )
+    sni_pairs: tuple[convert.NamedPair, ...] = option(
+        (),
+        "tls-sni-cert-key",
+        convert.named_pair,
+        flag.TLS,
+        "certificate and key for clients that ask for one of the names, or of those in the certificate; *.example.com is a name, "
+        "too; may be repeated",
+        metavar="CERT,KEY[:NAMES]",
+        commands=BOTH,
+    )
+    permit_port_sharing: bool = option(
+        False,
+        "permit-port-sharing",
+        convert.boolean,
+        flag.SERVING,
+        "let several processes listen on the same port (SO_REUSEPORT); the system divides connections among them",
+        commands=BOTH,
+    )
+    http2_max_streams: int = option(
+        0,
+        "http2-max-streams-per-connection",
+        convert.integer,
+        flag.SERVING,
+        "maximum of concurrent requests on a connection of HTTP/2; 0 is 1,000",
+        metavar="N",
+        commands=BOTH,
+    )
+    goaway_chance: float = option(
+        0.0,
+        "goaway-chance",
+        convert.share,
+        flag.SERVING,
+        "share of requests after whose response a connection of HTTP/2 is ended (GOAWAY), so that clients spread over several "
+        "servers; 0.02 at most",
+        metavar="SHARE",
+        commands=BOTH,
+    )
+    cors_allowed_origins: tuple[str, ...] = option(
+        (),
+        "cors-allowed-origins",
+        convert.members,
+        flag.SERVING,
+        "origins whose pages may read responses: regular expressions, comma-separated, each pinned to the start and end of the "
+        "host, such as //example\\.com(:|$)",
+        metavar="PATTERNS",
+        commands=BOTH,
+    )
+    hsts_directives: tuple[str, ...] = option(
+        (),
+        "strict-transport-security-directives",
+        convert.members,
+        flag.SERVING,
+        "directives of the header Strict-Transport-Security, comma-separated: max-age=SECONDS, includeSubDomains, preload",
+        metavar="DIRECTIVES",
+        commands=BOTH,
+    )

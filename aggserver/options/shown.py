@@ -34,6 +34,8 @@ def written(value: Any, flag: Flag) -> str:
         return f"{value:g}s"
     if flag.convert is convert.services:
         return ",".join(f"{namespace}/{name}={host}:{port}" for (namespace, name), (host, port) in value)
+    if flag.convert is convert.named_pair:
+        return ";".join(f"{cert},{key}" + (f":{','.join(names)}" if names else "") for cert, key, names in value)
     if flag.convert is convert.modules:
         return ",".join(f"{pattern}={number}" for pattern, number in value)
     if isinstance(value, tuple):

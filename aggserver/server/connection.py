@@ -31,6 +31,7 @@ from hypercorn.utils import parse_socket_addr
 
 from aggserver.server.http1 import HTTP1
 from aggserver.server.http2.connection import HTTP2
+from aggserver.server.http2.protocol import MAX_STREAMS
 from aggserver.server.requests import ASGIApp, AtOnce, Requests, never
 from aggserver.server.tls import knew_all_cas, peer_certificate
 
@@ -69,6 +70,7 @@ class EngineConfig(Config):
     include_server_header = False
     keep_alive_max_requests = sys.maxsize
     keep_alive_timeout = KEEP_ALIVE_SECONDS
+    h2_max_concurrent_streams = MAX_STREAMS
     h11_max_incomplete_size = 64 * 1024  # bytes of a request's head: bearer tokens, selectors and X-Remote-Extra headers are long
 
     _date: tuple[int, list[tuple[bytes, bytes]]] = (0, [])
@@ -100,6 +102,7 @@ class Connection(asyncio.Protocol):
         self._app = app
         self._at_once = at_once
         self._config = config
+        self._max_streams = config.h2_max_concurrent_streams
         self._context = context
         self._opened = opened
         self._loop = asyncio.get_running_loop()
@@ -217,6 +220,7 @@ class Connection(asyncio.Protocol):
                 "extensions": {},
             },
             self._at_once,
+            self._max_streams,
         )
 
     async def _serve_http2(self, http2: HTTP2) -> None:

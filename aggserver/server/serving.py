@@ -52,12 +52,14 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket. port 0: any free port. host "::": IPv6 and IPv4. Raises OSError."""
+def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A listening socket. port 0: any free port. host "::": IPv6 and IPv4. shared: whether other processes that allow it too may
+    listen on the same port; the system divides connections among them. Raises OSError.
+    """
     ipv6 = ":" in host
     dual = host == "::" and socket.has_dualstack_ipv6()
     listener = socket.create_server(
-        (host, port), family=socket.AF_INET6 if ipv6 else socket.AF_INET, backlog=BACKLOG, dualstack_ipv6=dual
+        (host, port), family=socket.AF_INET6 if ipv6 else socket.AF_INET, backlog=BACKLOG, reuse_port=shared, dualstack_ipv6=dual
     )
     # accepted sockets inherit these on Linux
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -78,7 +80,8 @@ class Server:
     sockets: from `bind`; the server closes them. tls: None serves plain HTTP/1.1.
     on_stopping: called once, when the stop begins; it makes readiness fail. on_shutdown: called once, when no more connections
     are accepted; it ends the watches, and must not raise. shutdown_delay, grace: seconds, see above.
-    at_once: answers what needs no task in place of `app`, on connections of HTTP/2.
+    at_once: answers what needs no task in place of `app`, on connections of HTTP/2. max_streams: that such a connection may have
+    at once; 0 for MAX_STREAMS.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class Server:
         grace: float = 60.0,
         config: EngineConfig | None = None,
         at_once: AtOnce = never,
+        max_streams: int = 0,
     ) -> None:
         self._app = app
         self._at_once = at_once
@@ -103,6 +107,8 @@ class Server:
         self._shutdown_delay = shutdown_delay
         self._grace = grace
         self._config = config or EngineConfig()
+        if max_streams:
+            self._config.h2_max_concurrent_streams = max_streams
         self._context = WorkerContext(None)
         self._connections: dict[asyncio.Task[None], Connection] = {}
         self._listeners: list[asyncio.AbstractServer] = []

@@ -141,6 +141,7 @@ class TLSConfig:
         self._alpn = list(alpn)
         self._refusals = _Refusals(clock)
         self._inputs: tuple[bytes, bytes, bytes] | None = None
+        self._named: Mapping[str, tuple[bytes, bytes]] = {}
         self._context = _DelegatingContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.knows_all_cas = lambda: self.knows_all_cas()
         self.knows_all_cas: Callable[[], bool] = lambda: True
@@ -152,19 +153,30 @@ class TLSConfig:
             raise TLSError("no serving certificate yet")
         return self._context
 
-    def update(self, *, cert_pem: bytes | None = None, key_pem: bytes | None = None, client_ca_pem: bytes | None = None) -> bool:
+    def update(
+        self,
+        *,
+        cert_pem: bytes | None = None,
+        key_pem: bytes | None = None,
+        client_ca_pem: bytes | None = None,
+        named: Mapping[str, tuple[bytes, bytes]] | None = None,
+    ) -> bool:
         """Replace the parts that are given, and keep the others. Returns whether anything changed.
 
-        client_ca_pem: if empty, no client certificate is requested.
+        client_ca_pem: if empty, no client certificate is requested. named: (certificate, key) in place of the serving certificate
+        for clients that ask for a name; the first label of a name may be `*`.
         Either all given parts are replaced or none. If TLS can't be served with them, that is logged and the old parts are kept;
         if there are no old parts yet, at the start, TLSError is raised.
         """
         old = self._inputs or (b"", b"", b"")
         new = tuple(was if given is None else given for was, given in zip(old, (cert_pem, key_pem, client_ca_pem), strict=True))
-        if new == old:
+        names = self._named if named is None else named
+        if new == old and names == self._named:
             return False
         try:
             context = self._build(*new)
+            if names:
+                context.sni_callback = _chooser({name: self._build(*pair, new[2]) for name, pair in names.items()})
         except TLSError as error:
             if self._inputs is None:
                 raise
@@ -172,6 +184,7 @@ class TLSConfig:
             return False
         self._context.current = context
         self._inputs = (new[0], new[1], new[2])
+        self._named = names
         return True
 
     def _build(self, cert_pem: bytes, key_pem: bytes, client_ca_pem: bytes) -> ssl.SSLContext:
@@ -201,6 +214,20 @@ class TLSConfig:
                 raise TLSError(f"client CA bundle: {error}") from error
             context.verify_mode = ssl.CERT_OPTIONAL
         return context
+
+
+def _chooser(named: Mapping[str, ssl.SSLContext]) -> Callable[[ssl.SSLObject, str | None, ssl.SSLContext], None]:
+    """A callback that gives a handshake the context of the name that the client asks for, or leaves it as it is."""
+
+    def choose(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+        if name is None:
+            return
+        lower = name.lower()
+        found = named.get(lower) or named.get("*." + lower.partition(".")[2])
+        if found is not None:
+            connection.context = found
+
+    return choose
 
 
 def peer_certificate(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> PeerCertificate | None:

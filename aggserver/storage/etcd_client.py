@@ -3,6 +3,8 @@
 This module decides which calls are retried. A read is retried on any member until PATIENCE is over. A write is sent once, over an
 established connection: if it fails after that, it may or may not have happened, and the caller gets Unavailable. When a member
 does not answer in time, its watch streams are ended too, because they would stay silent, and start again on the next member.
+Certificates are read again when their files change: new calls and streams get a connection with the new ones, once etcd accepts
+it, and streams that are open stay on theirs.
 Messages are opaque bytes here. Only this module uses gRPC; gRPC's errors become `Unavailable`.
 Source: go.etcd.io/etcd/client/v3 (balancer, retry_interceptor.go, `WithRequireLeader`), k8s.io/apiserver
 pkg/storage/storagebackend/factory/etcd3.go, v0.36.3.
@@ -21,6 +23,7 @@ from urllib.parse import urlsplit
 import grpc
 import grpc.aio
 
+from aggserver import disk
 from aggserver.storage.interface import StorageError, TooLarge, Unavailable
 from aggserver.storage.losses import is_own
 
@@ -31,6 +34,7 @@ PAUSE = 0.05  # seconds between attempts
 CONNECT = 2.0  # seconds to establish a connection
 READ = 3.0  # seconds to wait for a few keys before trying another member
 LONG_READ = 30.0  # seconds for a page of a list; a lost connection is detected earlier by keepalive
+POLL = 2.0  # seconds between looks at the files of certificates
 WRITE = 10.0  # seconds; etcd itself gives up after 7
 
 _KEEPALIVE = (10_000, 5_000)  # milliseconds between pings (etcd rejects more than one in 5 s), and to wait for the reply
@@ -73,7 +77,7 @@ class _MemberFailed(Unavailable):
 class Client:
     """servers: URLs of the members, http, https, unix or unixs.
 
-    The files are PEM and read once: CAs, and the client's certificate and key.
+    The files are PEM: CAs, and the client's certificate and key. They are read again when they change.
 
     Raises Unavailable for an invalid URL or file. Must be created on the event loop that uses it.
     """
@@ -87,12 +91,43 @@ class Client:
         key_file: Path | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        ca, cert, key = (_read(file) for file in (ca_file, cert_file, key_file))
-        _check(ca_file, cert_file, key_file)
-        credentials = grpc.ssl_channel_credentials(ca, key, cert)
+        self._files = (ca_file, cert_file, key_file)
+        self._seen = self._signatures()
+        credentials = self._credentials()
         self._members = [_Member(server, credentials) for server in servers]
         self._at = 0
         self._sleep = sleep
+        self._watching = asyncio.get_running_loop().create_task(self._watch_files()) if any(self._files) else None
+
+    def _signatures(self) -> list[disk.Signature | None]:
+        return [disk.signature(file) for file in self._files if file is not None]
+
+    def _credentials(self) -> grpc.ChannelCredentials:
+        """Those in the files now. Raises Unavailable."""
+        ca, cert, key = (_read(file) for file in self._files)
+        _check(*self._files)
+        return grpc.ssl_channel_credentials(ca, key, cert)
+
+    async def _watch_files(self) -> None:
+        while True:
+            await asyncio.sleep(POLL)
+            await self.renew()
+
+    async def renew(self) -> None:
+        """Use the certificates in the files if they have changed. Those in use are kept while the new ones can't be used."""
+        seen = self._signatures()
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                credentials = self._credentials()
+            except Unavailable as error:
+                logger.error("keeping the certificates for etcd in use: %s", error)
+                return
+            logger.info("certificates for etcd: read again")
+            for member in self._members:
+                member.renewed = credentials
+        for member in self._members:
+            await member.renew()
 
     @property
     def servers(self) -> str:
@@ -130,8 +165,10 @@ class Client:
         return GRPCStream(member, method, self._leave)
 
     async def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
         for member in self._members:
-            await member.channel.close()
+            await member.close()
 
     async def _connected(self) -> _Member:
         """The current member, or the next one that accepts a connection. Raises Unavailable."""
@@ -161,23 +198,52 @@ class _Member:
             raise Unavailable(f"{url!r} is not the URL of an etcd member: it must have the form {forms}")
         self.url = url
         self.streams: set[GRPCStream] = set()
-        self.channel = (
-            grpc.aio.secure_channel(target, credentials, _CHANNEL_OPTIONS)
-            if parts.scheme in ("https", "unixs")
-            else grpc.aio.insecure_channel(target, _CHANNEL_OPTIONS)
-        )
+        self._target = target
+        self._is_secure = parts.scheme in ("https", "unixs")
+        self.channel = self._open(credentials)
+        self.renewed: grpc.ChannelCredentials | None = None  # to be used once etcd accepts them
+        self._retired: set[grpc.aio.Channel] = set()  # with certificates from before, for the streams that are open
+        self._closing: set[asyncio.Task[None]] = set()
         self._calls: dict[str, grpc.aio.UnaryUnaryMultiCallable] = {}
+
+    def _open(self, credentials: grpc.ChannelCredentials) -> grpc.aio.Channel:
+        if self._is_secure:
+            return grpc.aio.secure_channel(self._target, credentials, _CHANNEL_OPTIONS)
+        return grpc.aio.insecure_channel(self._target, _CHANNEL_OPTIONS)
 
     async def connect(self) -> bool:
         """Connect if necessary. Returns whether there is a connection."""
-        ready, failed = grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE
-        state = self.channel.get_state(try_to_connect=True)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CONNECT):
-                while state not in (ready, failed):
-                    await self.channel.wait_for_state_change(state)
-                    state = self.channel.get_state(try_to_connect=True)
-        return bool(state is ready)
+        return await _connect(self.channel)
+
+    async def renew(self) -> None:
+        """Change to a connection with the renewed certificates. While etcd refuses them, one that works is kept."""
+        if self.renewed is None:
+            return
+        credentials = self.renewed
+        channel = self._open(credentials)
+        if not await _connect(channel) and self.channel.get_state() is grpc.ChannelConnectivity.READY:
+            await channel.close()
+            return
+        if self.renewed is credentials:
+            self.renewed = None
+        self._retired.add(self.channel)
+        self.channel = channel
+        self._calls = {}
+        self.close_unused()
+
+    def close_unused(self) -> None:
+        """Close the connections from before the last renewal that have no streams any more, when their calls have ended."""
+        for channel in self._retired - {stream.channel for stream in self.streams}:
+            self._retired.discard(channel)
+            task = asyncio.get_running_loop().create_task(channel.close(LONG_READ))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        for task in self._closing:
+            task.cancel()
+        for channel in (self.channel, *self._retired):
+            await channel.close()
 
     async def call(self, method: str, request: bytes, seconds: float) -> bytes:
         function = self._calls.get(method)
@@ -198,6 +264,7 @@ class GRPCStream:
     def __init__(self, member: _Member, method: str, leave: Callable[[_Member, object], None]) -> None:
         self._member = member
         self._leave = leave
+        self.channel = member.channel
         with _translated(member.url):
             self._call = member.channel.stream_stream(method)(metadata=_METADATA)
         member.streams.add(self)
@@ -226,6 +293,19 @@ class GRPCStream:
     def cancel(self) -> None:
         self._member.streams.discard(self)
         self._call.cancel()
+        self._member.close_unused()
+
+
+async def _connect(channel: grpc.aio.Channel) -> bool:
+    """Connect if necessary. Returns whether there is a connection."""
+    ready, failed = grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE
+    state = channel.get_state(try_to_connect=True)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(CONNECT):
+            while state not in (ready, failed):
+                await channel.wait_for_state_change(state)
+                state = channel.get_state(try_to_connect=True)
+    return bool(state is ready)
 
 
 @contextlib.contextmanager

@@ -378,6 +378,46 @@ class TestKubeconfig:
         self.write(tmp_path / "config", {"token": "another"}, {"server": "http://x:1"})
         assert source.changed()
 
+    async def test_renewed_files_that_it_names_are_seen(self, tmp_path: Path) -> None:
+        ca = new_ca("a", NOW)
+        (tmp_path / "ca.crt").write_bytes(ca.cert_pem)
+        (tmp_path / "token").write_text("one")
+
+        def put(name: str) -> None:
+            pair = issue_serving(ca, [name], [], NOW)
+            (tmp_path / "c.crt").write_bytes(pair.cert_pem)
+            (tmp_path / "c.key").write_bytes(pair.key_pem)
+
+        put("first")
+        user = {"client-certificate": "c.crt", "client-key": str(tmp_path / "c.key"), "tokenFile": "token"}
+        cluster = {"server": "https://x:1", "certificate-authority": "ca.crt"}
+        source = KubeconfigSource(self.write(tmp_path / "config", user, cluster))
+        first = await source.load()
+        assert (source.changed(), first.authorization) == (False, "Bearer one")
+        (tmp_path / "token").write_text("two")
+        assert source.changed()
+        second = await source.load()
+        assert (source.changed(), second.authorization, second.tls) == (False, "Bearer two", first.tls)
+        put("second")
+        assert source.changed()
+        third = await source.load()
+        assert not source.changed()
+        assert third.tls is not first.tls, "a new context has the new certificate, and its own connections"
+        (tmp_path / "ca.crt").write_bytes(new_ca("b", NOW).cert_pem)
+        assert source.changed()
+        assert (await source.load()).tls is not third.tls
+        (tmp_path / "c.key").write_bytes(b"half written")
+        assert source.changed()
+        with pytest.raises(ConfigurationError, match="unusable certificates"):
+            await source.load()
+        assert not source.changed()
+
+    async def test_what_is_odd_in_a_kubeconfig_names_no_files(self, tmp_path: Path) -> None:
+        for content in ("[]", "users: 1", "users: [1, {user: 1}, {user: {tokenFile: 1}}]", "clusters: {a: b}", "a: [", "\0"):
+            (tmp_path / "config").write_text(content)
+            with pytest.raises(ConfigurationError):
+                await KubeconfigSource(str(tmp_path / "config")).load()
+
     @pytest.mark.parametrize(
         ("content", "text"),
         [

@@ -21,7 +21,8 @@ __all__ = ["EtcdCluster"]
 class EtcdCluster:
     """`size` members; with `tls`, `ca` is who signs them, and `client` the one client certificate they let in.
 
-    `urls` are the members', in order. Whoever connects waits until they answer.
+    `trusted` is the CA of clients that a member started from now on lets in. `urls` are the members', in order. Whoever connects
+    waits until they answer.
     """
 
     def __init__(self, binaries: Binaries, folder: Path, *, size: int = 1, tls: bool = False) -> None:
@@ -36,6 +37,7 @@ class EtcdCluster:
         self._peers = [f"http://127.0.0.1:{port}" for port in ports[size:]]
         authority = Authority(folder, "etcd-ca")
         self.ca = authority.pair.certificate
+        self.trusted = self.ca
         self.client: KeyPair = authority.client("etcd-client", "aggserver")
         self._serving = authority.server("etcd-server", ("127.0.0.1", "localhost"))
 
@@ -85,7 +87,7 @@ class EtcdCluster:
             command += [
                 f"--cert-file={self._serving.certificate}",
                 f"--key-file={self._serving.key}",
-                f"--trusted-ca-file={self.ca}",
+                f"--trusted-ca-file={self.trusted}",
                 "--client-cert-auth",
             ]
         return Process(f"etcd {number}", command, self._folder / f"etcd-{number}.log", {}, self._guard)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -17,6 +18,7 @@ from aggserver.storage.etcd import COMPACTION_LOOK, EtcdStorage
 from aggserver.storage.interface import Compacted, StorageError, Unavailable
 from tests.controlplane.binaries import obtain
 from tests.controlplane.etcd import EtcdCluster
+from tests.controlplane.pki import Authority, KeyPair
 from tests.storage import contract
 from tests.storage.caching import Thing, at, make
 from tests.storage.suite import PODS, A, B, follow
@@ -61,6 +63,65 @@ async def test_without_its_certificate_nobody_is_let_in(secure: EtcdCluster, mon
     store = EtcdStorage(secure.urls, ca_file=secure.ca)
     with pytest.raises(Unavailable, match=secure.urls[0]):
         await store.start()
+
+
+async def test_renewed_certificates_are_used(tmp_path: Path) -> None:
+    """Those that etcd refuses are kept for later, while a connection with the old ones works; a watch sees every write."""
+    files = {"ca_file": tmp_path / "ca", "cert_file": tmp_path / "cert", "key_file": tmp_path / "key"}
+
+    def put(pair: KeyPair) -> None:
+        files["cert_file"].write_bytes(pair.certificate.read_bytes())
+        files["key_file"].write_bytes(pair.key.read_bytes())
+
+    (tmp_path / "new").mkdir()
+    new_ca = Authority(tmp_path / "new", "new-ca")
+    with EtcdCluster(obtain(os.environ, print), tmp_path, tls=True) as cluster:
+        files["ca_file"].write_bytes(cluster.ca.read_bytes())
+        put(cluster.client)
+        store = EtcdStorage(cluster.urls, **files)
+        await store.start()
+        assert store._client is not None
+        (member,) = store._client._members
+        first = member.channel
+        recorder, subscription = await follow(store, PODS, await store.revision())
+
+        files["key_file"].write_bytes(b"half written")
+        await store._client.renew()
+        assert (member.channel, member.renewed) == (first, None)
+
+        put(new_ca.client("client", "aggserver"))  # before etcd trusts its CA
+        await store._client.renew()
+        assert member.channel is first
+        assert member.renewed is not None
+        await recorder.reached(await store.create(A, b"1"))
+
+        cluster.trusted = new_ca.pair.certificate
+        cluster.kill()
+        cluster.start_again()
+        async with asyncio.timeout(HANG_SECONDS):
+            while member.renewed is not None:
+                await store._client.renew()
+        assert member.channel is not first
+        async with asyncio.timeout(HANG_SECONDS):
+            while True:
+                with contextlib.suppress(Unavailable):
+                    written = await store.create(B, b"2")
+                    break
+        again, other = await follow(store, PODS, 0)
+        await again.reached(written)
+        assert [event.key for event in again.seen] == [A, B]
+
+        # With a certificate that etcd takes, the watch stays on its connection, and that is closed at its end.
+        second = member.channel
+        put(new_ca.client("client-2", "aggserver"))
+        await store._client.renew()
+        assert member.channel is not second
+        assert member._retired == {second}
+        await again.reached(await store.update(B, b"3", written))
+        assert again.error is None
+        subscription.close()
+        other.close()
+        await store.close()
 
 
 async def test_an_etcd_that_is_not_there_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import ssl
@@ -210,3 +211,47 @@ async def test_run_polls_at_the_interval(tmp_path):
 
 class StopIteration_(Exception):  # noqa: N801
     pass
+
+
+NAMED = {
+    "no name": (None, "serving"),
+    "unknown": ("other.test", "serving"),
+    "exact": ("one.test", "one"),
+    "capitals": ("ONE.test", "one"),
+    "wildcard": ("a.two.test", "two"),
+    "exact before wildcard": ("b.two.test", "one"),
+    "a wildcard is for one label": ("a.b.two.test", "serving"),
+    "not the domain itself": ("two.test", "serving"),
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), NAMED.values(), ids=NAMED)
+def test_a_certificate_for_each_name(name, expected):
+    pairs = {each: issue_serving(CA, [f"{each}.example"], [], NOW) for each in ("serving", "one", "two")}
+    pem = {each: (pair.cert_pem, pair.key_pem) for each, pair in pairs.items()}
+    tls = TLSConfig()
+    tls.update(cert_pem=pem["serving"][0], key_pem=pem["serving"][1], client_ca_pem=CA.cert_pem)
+    tls.update(named={"one.test": pem["one"], "b.two.test": pem["one"], "*.two.test": pem["two"]})
+    assert ssl.DER_cert_to_PEM_cert(_served(tls, name)).encode() == _first(pem[expected][0])
+    tls.update(named={})
+    assert ssl.DER_cert_to_PEM_cert(_served(tls, name)).encode() == _first(pem["serving"][0])
+
+
+def _first(pem):
+    end = b"-----END CERTIFICATE-----\n"
+    return pem.partition(end)[0] + end
+
+
+def _served(tls, name):
+    """The certificate that a client that asks for the name gets, without a network."""
+    client = ssl.create_default_context()
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asking = client.wrap_bio(to_client, to_server, server_hostname=name)
+    answering = tls.context.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(4):
+        for side in (asking, answering):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    assert answering.context.verify_mode == ssl.CERT_OPTIONAL
+    return asking.getpeercert(binary_form=True)

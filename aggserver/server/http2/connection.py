@@ -39,8 +39,8 @@ __all__ = ["HTTP2", "Wire"]
 log = logging.getLogger(__name__)
 
 # If a client opens streams and resets them at once, their requests still run but do not count as its streams (CVE-2023-44487).
-# Like Go, we end a connection that has 4 times as many requests as it may have streams.
-MAX_REQUESTS_PER_CONNECTION = 4 * MAX_STREAMS
+# Like Go, we end a connection that has so many times as many requests as it may have streams.
+REQUESTS_PER_STREAM = 4
 
 # Bytes of a body that are written before other requests get a turn. A list page of 1.8 MB takes 1.3 times as long in writes of
 # 64 KB.
@@ -77,12 +77,20 @@ class Wire(Protocol):
 class HTTP2:
     """The server's side of one connection. scope: the part that the ASGI scopes of all its requests share, with `state`.
 
-    at_once: answers what needs no task, before the application is asked.
+    at_once: answers what needs no task, before the application is asked. max_streams: that the client may have at once.
 
     over: nothing more is read. failed: because the client has broken the protocol or a limit; a GOAWAY tells it.
     """
 
-    def __init__(self, app: ASGIApp, requests: Requests, wire: Wire, scope: dict[str, Any], at_once: AtOnce = never) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        requests: Requests,
+        wire: Wire,
+        scope: dict[str, Any],
+        at_once: AtOnce = never,
+        max_streams: int = MAX_STREAMS,
+    ) -> None:
         self._app = app
         self._at_once = at_once
         self._requests = requests
@@ -94,7 +102,8 @@ class HTTP2:
         self.over = False
         self.failed = False
         self.wire = wire
-        self.protocol = ServerConnection(self._loop.time)
+        self.protocol = ServerConnection(self._loop.time, max_streams)
+        self._max_requests = REQUESTS_PER_STREAM * max_streams
 
     def initiate(self) -> None:
         self.protocol.initiate()
@@ -159,7 +168,7 @@ class HTTP2:
             stream.wake()
 
     def _begin(self, event: RequestReceived) -> None:
-        if len(self._requests.tasks) > MAX_REQUESTS_PER_CONNECTION:
+        if len(self._requests.tasks) > self._max_requests:
             self.protocol.terminate(ErrorCode.ENHANCE_YOUR_CALM)
             self._fail()
         if self.over:

@@ -111,7 +111,6 @@ LEAST_FRAME_SIZE = 16_384
 MOST_FRAME_SIZE = 2**24 - 1
 
 _OUR_SETTINGS = {
-    Setting.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
     Setting.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
     Setting.MAX_FRAME_SIZE: MAX_FRAME_SIZE,
     Setting.MAX_HEADER_LIST_SIZE: MAX_HEADER_LIST,
@@ -200,7 +199,8 @@ class ServerConnection:
     window: bytes that we may send on all streams together.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], max_streams: int = MAX_STREAMS) -> None:
+        self._max_streams = max_streams
         self.allowance = Allowance(clock)
         self.highest_stream = 0
         self.leaving = False
@@ -222,7 +222,10 @@ class ServerConnection:
 
     def initiate(self) -> None:
         """Send our SETTINGS, and open the connection's window, which has no setting."""
-        self._out += (settings(_OUR_SETTINGS), window_update(0, CONNECTION_WINDOW - DEFAULT_WINDOW))
+        self._out += (
+            settings({Setting.MAX_CONCURRENT_STREAMS: self._max_streams, **_OUR_SETTINGS}),
+            window_update(0, CONNECTION_WINDOW - DEFAULT_WINDOW),
+        )
 
     def data_to_send(self) -> bytes:
         """Everything that is to be sent since the last call."""
@@ -345,7 +348,7 @@ class ServerConnection:
     def _request(self, stream_id: int, fields: list[Field], *, ended: bool, depends_on_itself: bool) -> None:
         self.highest_stream = stream_id
         cost = 1 + len(fields) // FIELDS_PER_FRAME
-        if self.leaving or len(self._streams) >= MAX_STREAMS:
+        if self.leaving or len(self._streams) >= self._max_streams:
             self._refuse(stream_id, ErrorCode.REFUSED_STREAM, cost)
             return
         head = request_head(fields)
