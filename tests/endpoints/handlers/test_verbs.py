@@ -547,7 +547,7 @@ LEAVING = {
 
 @pytest.mark.parametrize("name", LEAVING)
 async def test_a_request_waits_for_no_collector(client: Client, name: str) -> None:
-    """Nothing that belongs to a request refers to it in a circle: that cost each write 4 % and kept hundreds of them in memory."""
+    """Nothing that belongs to a request refers to it in a circle: that cost each write 4 % and kept hundreds in memory."""
     await created(client)
     gc.collect()
     gc.disable()
