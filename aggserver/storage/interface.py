@@ -278,8 +278,8 @@ class Storage(Protocol):
 
     @property
     def oldest_kept(self) -> int:
-        """The revision that was last compacted to, as far as it is known here; 0 if none is. With a shared store, another server's
-        compaction is known an interval later.
+        """The revision that was last compacted to, as far as it is known here; 0 if none is. With a shared store, the compaction
+        of another server is known an interval later.
         """
 
     async def claim_compaction(self, revision: int) -> bool:
