@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv dev test integration long ci kind pythons versions operators postgres fuzz mutants kills lint format controlplane bench constraints hashes dist clean
+.PHONY: help venv dev test integration long ci kind pythons versions operators postgres fuzz mutants kills lint format flags controlplane bench constraints hashes dist clean
 
 help:
 	@echo 'make dev           the standalone server with the CronTab of the Kubernetes pages; data in .data'
@@ -37,6 +37,7 @@ help:
 	@echo 'make kills         kill servers at each step of an adoption and of a release'
 	@echo 'make lint          ruff and mypy'
 	@echo 'make format        let ruff mend what it can'
+	@echo 'make flags         write docs/flags.md, the reference of flags, anew'
 	@echo 'make controlplane  build etcd, kube-apiserver, the controller manager and kubectl into the cache'
 	@echo 'make bench         aggserver and kube-apiserver side by side'
 	@echo 'make constraints   write constraints.txt anew with the newest versions that pyproject.toml allows'
@@ -106,6 +107,9 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+flags: $(READY)
+	$(BIN)/python -m aggserver.options.reference > docs/flags.md
 
 controlplane: $(READY)
 	@$(BIN)/python -m tests.controlplane build

@@ -214,6 +214,10 @@ class _Levels:
         self._modules = modules
         self._set: list[logging.Logger] = []
         self.apply(verbosity)
+        names = {name.rpartition(".")[2] for name in _modules()} if modules else set()
+        for pattern in modules:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                _log.warning("--vmodule: no module has the name %s, which is that of its file without .py", pattern)
 
     def apply(self, verbosity: int) -> None:
         for logger in self._set:

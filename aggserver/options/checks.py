@@ -7,6 +7,7 @@ from pathlib import Path
 
 from aggserver.errors import AggserverError
 from aggserver.meta.golang import quote
+from aggserver.meta.names import dns1035_label, dns1123_label
 from aggserver.options.access import AUTHORIZATION_MODES
 from aggserver.options.admission import ADMISSION_PLUGINS
 from aggserver.options.commands import ASK
@@ -52,6 +53,7 @@ def check(options: Options) -> None:
         raise OptionsError("--request-timeout: must be more than 0")
     if options.requestheader_client_ca_file and not options.requestheader_username_headers:
         raise OptionsError("--requestheader-username-headers: at least one is required with --requestheader-client-ca-file")
+    _check_names(options)
     _check_serving(options)
     _check_plugins(options)
     _check_modes(options.authorization_mode)
@@ -69,6 +71,38 @@ def check(options: Options) -> None:
         raise OptionsError("manifests: --app and --image are required")
     if options.command in ASK and options.all_definitions == bool(options.definition_names):
         raise OptionsError(f"{options.command}: NAME or --all is required, and not both")
+
+
+# A name of a header: RFC 9110, 5.6.2.
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def _check_names(options: Options) -> None:
+    """Check values that would be taken, and could never work. Raises OptionsError."""
+    for flag, name, errors in (
+        ("service-name", options.service_name, dns1035_label),
+        ("service-namespace", options.service_namespace, dns1123_label),
+    ):
+        if name and (why := errors(name)):
+            raise OptionsError(f"--{flag}: {quote(name)}: {why[0]}")
+    if not options.service_port:
+        raise OptionsError("--service-port: must be between 1 and 65535")
+    if options.permit_port_sharing and not options.secure_port:
+        raise OptionsError("--permit-port-sharing has no meaning with --secure-port 0: each server would take a port of its own")
+    if options.web_port is not None and not options.apps:
+        raise OptionsError("--web-port has no meaning without --app")
+    for path in options.authorization_always_allow_paths:
+        if "*" in path[:-1]:
+            raise OptionsError(f"--authorization-always-allow-paths: only trailing * allowed in {quote(path.removeprefix('/'))}")
+    for flag, headers in (
+        ("requestheader-username-headers", options.requestheader_username_headers),
+        ("requestheader-uid-headers", options.requestheader_uid_headers),
+        ("requestheader-group-headers", options.requestheader_group_headers),
+        ("requestheader-extra-headers-prefix", options.requestheader_extra_headers_prefix),
+    ):
+        for header in headers:
+            if not _HEADER.fullmatch(header):
+                raise OptionsError(f"--{flag}: {quote(header)} can't be a header's name")
 
 
 _CORS_HELP = (

@@ -434,6 +434,12 @@ def test_levels(levels: io.StringIO, name: str) -> None:
     assert [line.split()[-1] for line in levels.getvalue().splitlines()] == logged.split()
 
 
+def test_a_pattern_for_no_module_is_named(levels: io.StringIO) -> None:
+    log_to(levels, "info", {}, modules={"cacher": 4, "no-such*": 4})
+    (line,) = levels.getvalue().splitlines()
+    assert line.endswith("--vmodule: no module has the name no-such*, which is that of its file without .py")
+
+
 WRONG_NUMBERS = {
     "x": 'strconv.ParseUint: parsing "x": invalid syntax',
     "": 'strconv.ParseUint: parsing "": invalid syntax',
