@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from aggserver.commands.adopt.plan import HostAccess
 from aggserver.commands.doctor.finding import Finding, Severity
-from aggserver.commands.doctor.found import InstallationFacts, applied, name
+from aggserver.commands.doctor.found import InstallationFacts, name
 from aggserver.meta.json_types import JSONMapping
 
 __all__ = ["checks", "is_about"]
@@ -27,7 +27,7 @@ def checks(facts: InstallationFacts) -> Iterator[Finding]:
                 f"ServiceAccount {facts.service.namespace}/{facts.account}",
                 f"it lacks the permission to {_together(lacking)}",
                 f"manifests/{grant.files[0]} gives it: {grant.without}",
-                grant.mend or applied(facts.service.namespace, *grant.files),
+                grant.mend or facts.applied(*grant.files),
             )
     if facts.knows("policy"):
         yield from _policy(facts)
@@ -52,7 +52,7 @@ def _policy(facts: InstallationFacts) -> Iterator[Finding]:
             "it does not exist",
             "RBAC can't restrict the account to APIServices of its own Service: with its token any API of the cluster can be "
             "taken over",
-            applied(namespace, *_POLICY),
+            facts.applied(*_POLICY),
         )
         return
     where = f"ValidatingAdmissionPolicy {name(facts.policy)}"
@@ -65,7 +65,7 @@ def _policy(facts: InstallationFacts) -> Iterator[Finding]:
             where,
             f"it lets the server write APIServices of another Service than {facts.where} only",
             "the server can't register what it serves: its log says `denied request`",
-            applied(namespace, *_POLICY),
+            facts.applied(*_POLICY),
         )
     elif services and facts.selector is not None and not all(_FOR_ADOPTION in text for text in services):
         yield Finding(
@@ -74,7 +74,7 @@ def _policy(facts: InstallationFacts) -> Iterator[Finding]:
             where,
             "it does not let the server write APIServices that are kube-apiserver's own, as those of definitions to adopt are",
             "it is the policy without adoption; every move goes back with its words",
-            "add `components: [adoption]` to manifests/kustomization.yaml, and: kubectl apply --kustomize manifests",
+            facts.all_applied(adoption=True),
         )
 
 

@@ -12,7 +12,10 @@ from aggserver.commands.doctor.rights import MANIFESTS_NAMESPACE, Grant
 from aggserver.meta.json_types import JSONMapping
 from aggserver.options import Options
 
-__all__ = ["InstallationFacts", "Probe", "applied", "condition", "labels", "name", "selects"]
+__all__ = ["InstallationFacts", "Probe", "condition", "labels", "name", "selects"]
+
+# Helm's, on each object that a chart made.
+_RELEASE = "meta.helm.sh/release-name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,34 @@ class InstallationFacts:
         spec = (self.service_object or {}).get("spec") or {}
         return bool(spec.get("selector")) and spec.get("type") != "ExternalName"
 
+    def applied(self, *files: str) -> str:
+        """The command that applies files of manifests/ again, or the chart, by which the installation was made."""
+        namespace = self.service.namespace
+        if self._release:
+            return f"helm upgrade {self._release} manifests/helm --namespace {namespace} --reuse-values"
+        if namespace == MANIFESTS_NAMESPACE:
+            return "kubectl apply " + " ".join(f"--filename manifests/{file}" for file in files)
+        changed = f"sed s/{MANIFESTS_NAMESPACE}/{namespace}/g"
+        if len(files) == 1:
+            return f"{changed} manifests/{files[0]} | kubectl apply --filename -"
+        names = " ".join(f"manifests/{file}" for file in files)
+        return f"for file in {names}; do {changed} $file | kubectl apply --filename -; done"
+
+    def all_applied(self, *, adoption: bool = False) -> str:
+        """The command that applies all of them again. adoption: with what adoption needs."""
+        if self._release:
+            return self.applied() + (" --set adoption.enabled=true" if adoption else "")
+        before = "add `components: [adoption]` to manifests/kustomization.yaml, and: " if adoption else ""
+        return f"{before}kubectl apply --kustomize manifests"
+
+    @property
+    def _release(self) -> str:
+        """The name of the Helm release that made the installation, '' if none did."""
+        for each in (self.deployment, self.service_object):
+            if each is not None and (found := (each["metadata"].get("annotations") or {}).get(_RELEASE)):
+                return str(found)
+        return ""
+
     def ours(self) -> list[JSONMapping]:
         """The APIServices that lead to the Service, by name."""
         found = []
@@ -148,14 +179,3 @@ def condition(found: JSONMapping, kind: str) -> JSONMapping | None:
 def selects(selector: Mapping[str, str], found: Mapping[str, str]) -> bool:
     """Whether a selector of equal labels, which is not empty, matches labels."""
     return bool(selector) and selector.items() <= found.items()
-
-
-def applied(namespace: str, *files: str) -> str:
-    """The command that applies files of manifests/ for an installation in the namespace."""
-    if namespace == MANIFESTS_NAMESPACE:
-        return "kubectl apply " + " ".join(f"--filename manifests/{file}" for file in files)
-    changed = f"sed s/{MANIFESTS_NAMESPACE}/{namespace}/g"
-    if len(files) == 1:
-        return f"{changed} manifests/{files[0]} | kubectl apply --filename -"
-    names = " ".join(f"manifests/{file}" for file in files)
-    return f"for file in {names}; do {changed} $file | kubectl apply --filename -; done"

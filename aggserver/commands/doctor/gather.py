@@ -220,6 +220,11 @@ class Gatherer:
             events = tasks.create_task(unread.read("events", self._list(f"{here}/events", _WARNINGS), []))
             logs = tasks.create_task(self._logs(namespace, pods, deployment))
         probes = probes_made.result()
+        api_services = shared.api_services
+        if any(not probes[name(each)][0].is_answered for each in facts.ours() if name(each) in probes):
+            # A condition that was read before the failure may have been that of before, and now says why.
+            self._tell("a request failed: reading the conditions of APIServices again")
+            api_services = await unread.read("APIServices", self._list(API_SERVICES), list(api_services))
         lease_problem, lease = await self._lease_problem(namespace, selector, lease, shared.skew)
         now = self._now() + shared.skew
         user = f"system:serviceaccount:{namespace}:{account}"
@@ -240,7 +245,7 @@ class Gatherer:
             network_policies=network_policies.result(),
             options=deployed.options,
             options_problem=deployed.problem,
-            api_services=shared.api_services,
+            api_services=api_services,
             probes={each: probe for each, (probe, _) in probes.items()},
             direct=direct.result(),
             ahead=next((ahead - shared.skew for _, ahead in probes.values() if ahead is not None), None),

@@ -77,7 +77,7 @@ def _folder(facts: InstallationFacts) -> Iterator[Finding]:
             f"ConfigMap of {facts.where}",
             f"a definition can't be served: {each}",
             "the others are; one that was valid before is served as it was",
-            "correct the file, and: kubectl apply --kustomize manifests",
+            f"correct the file, and: {facts.all_applied()}",
         )
     if not facts.knows("APIServices"):
         return
@@ -122,8 +122,8 @@ def _not_asked(facts: InstallationFacts) -> Iterator[Finding]:
         if value is None or value == "false" or (selector is not None and selector.matches(labels(crd))):
             continue
         if selector is None:
-            why = f"no server has --adopt in front of {facts.where}: add `components: [adoption]` to manifests/kustomization.yaml"
-            mend = "kubectl apply --kustomize manifests"
+            why = f"the server behind {facts.where} has no --adopt"
+            mend = facts.all_applied(adoption=True)
         elif ADOPT_LABEL not in str(facts.selector):
             continue
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from aggserver.commands.doctor.finding import Finding, Severity, listed
-from aggserver.commands.doctor.found import InstallationFacts, applied, condition, name, selects
+from aggserver.commands.doctor.found import InstallationFacts, condition, name, selects
 from aggserver.meta.json_types import JSONMapping
 from aggserver.meta.times import parse_time
 
@@ -42,7 +42,7 @@ def checks(facts: InstallationFacts) -> Iterator[Finding]:
             f"ServiceAccount {facts.service.namespace}/{facts.account}",
             "it does not exist",
             "no pod that names it is created, and the server's rights are this account's",
-            applied(facts.service.namespace, "service-account.yaml"),
+            facts.applied("service-account.yaml"),
         )
     if facts.knows("deployment"):
         yield from _deployment(facts)
@@ -95,7 +95,7 @@ def _deployment(facts: InstallationFacts) -> Iterator[Finding]:
                 f"Service {facts.where}",
                 "no Deployment and no pod has the labels of its selector",
                 "so no server runs",
-                applied(namespace, "deployment.yaml"),
+                facts.applied("deployment.yaml"),
             )
         return
     where = f"Deployment {namespace}/{name(found)}"

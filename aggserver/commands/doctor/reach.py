@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aggserver.commands.doctor.finding import Finding, Severity, listed
-from aggserver.commands.doctor.found import InstallationFacts, Probe, applied, condition, name, selects
+from aggserver.commands.doctor.found import InstallationFacts, Probe, condition, name, selects
 from aggserver.meta.json_types import JSONMapping
 
 __all__ = ["checks"]
@@ -45,6 +45,16 @@ _NETWORK = (
         "connection refused",
         "nothing listens there: the server has ended, or listens on another port",
         "kubectl logs deployment/{name} --namespace {namespace} --tail 50",
+    ),
+    (
+        "connection reset by peer",
+        "the server has ended the connection: it was ending, or something between the two did",
+        "kubectl get pods --namespace {namespace}",
+    ),
+    (
+        "EOF",
+        "the server has ended the connection: it was ending, or something between the two did",
+        "kubectl get pods --namespace {namespace}",
     ),
     (
         "no such host",
@@ -90,7 +100,7 @@ def _service(facts: InstallationFacts) -> Iterator[Finding]:
         return
     if facts.service_object is None:
         why = "APIServices lead to it, so kube-apiserver answers requests for their groups with 503"
-        yield Finding("service", Severity.ERROR, where, "it does not exist", why, applied(namespace, "service.yaml"))
+        yield Finding("service", Severity.ERROR, where, "it does not exist", why, facts.applied("service.yaml"))
         return
     spec = facts.service_object["spec"]
     if spec.get("type") == "ExternalName":
@@ -105,7 +115,7 @@ def _service(facts: InstallationFacts) -> Iterator[Finding]:
                 where,
                 f"it has no port {port}, which APIService {name(each)} names",
                 f"its ports are {has}; --service-port of the server must be one of them",
-                applied(namespace, "service.yaml"),
+                facts.applied("service.yaml"),
             )
             break
     template = _template(facts)
@@ -114,7 +124,7 @@ def _service(facts: InstallationFacts) -> Iterator[Finding]:
 
 
 def _towards_pods(facts: InstallationFacts, spec: JSONMapping, template: JSONMapping) -> Iterator[Finding]:
-    namespace, where = facts.service.namespace, f"Service {facts.where}"
+    where = f"Service {facts.where}"
     has = (template.get("metadata") or {}).get("labels") or {}
     if not selects(spec["selector"], has):
         wanted = ",".join(f"{key}={value}" for key, value in sorted(spec["selector"].items()))
@@ -124,7 +134,7 @@ def _towards_pods(facts: InstallationFacts, spec: JSONMapping, template: JSONMap
             where,
             f"its selector {wanted} does not match the pods of Deployment {name(facts.deployment or {})}",
             f"these have the labels {','.join(f'{key}={value}' for key, value in sorted(has.items())) or 'none'}",
-            applied(namespace, "service.yaml"),
+            facts.applied("service.yaml"),
         )
         return
     ports = [port for each in template["spec"].get("containers") or () for port in each.get("ports") or ()]
@@ -137,7 +147,7 @@ def _towards_pods(facts: InstallationFacts, spec: JSONMapping, template: JSONMap
                 where,
                 f"its port {each.get('port')} leads to the container's port {target}, and no container has one of that name",
                 "so its endpoints have no port",
-                applied(namespace, "service.yaml", "deployment.yaml"),
+                facts.applied("service.yaml", "deployment.yaml"),
             )
 
 
@@ -234,11 +244,9 @@ def _cause(facts: InstallationFacts, reason: str, text: str, api_service: str) -
             return _with_policies(facts, known, why.format(**words)), mend.format(**words)
     match reason:
         case "ServiceNotFound":
-            return "the Service does not exist", applied(facts.service.namespace, "service.yaml")
+            return "the Service does not exist", facts.applied("service.yaml")
         case "ServicePortError":
-            return "the Service does not have the port that the APIService names", applied(
-                facts.service.namespace, "service.yaml"
-            )
+            return "the Service does not have the port that the APIService names", facts.applied("service.yaml")
         case "MissingEndpoints" | "EndpointsNotFound":
             return "no pod behind the Service is ready", logs
         case "no condition":

@@ -15,9 +15,15 @@ def template(*arguments: str, command: list[str] | None = None, env: list[dict[s
     return {"spec": {"containers": [{"name": "sidecar", "args": ["x"]}, container]}}
 
 
-NAMESPACE = {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
-SECRET = {"name": "AGGSERVER_ETCD_SERVERS", "valueFrom": {"secretKeyRef": {"name": "aggserver-etcd", "key": "servers"}}}
-HIDDEN = {"name": "AGGSERVER_MAX_REQUESTS_INFLIGHT", "valueFrom": {"configMapKeyRef": {"name": "x", "key": "most"}}}
+NAMESPACE: dict[str, Any] = {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
+SECRET: dict[str, Any] = {
+    "name": "AGGSERVER_ETCD_SERVERS",
+    "valueFrom": {"secretKeyRef": {"name": "aggserver-etcd", "key": "servers"}},
+}
+HIDDEN: dict[str, Any] = {
+    "name": "AGGSERVER_MAX_REQUESTS_INFLIGHT",
+    "valueFrom": {"configMapKeyRef": {"name": "x", "key": "most"}},
+}
 
 
 def test_references_are_the_kubelets() -> None:

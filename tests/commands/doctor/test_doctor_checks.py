@@ -23,7 +23,7 @@ from aggserver.commands.doctor import rights
 from aggserver.commands.doctor.arguments import options_of
 from aggserver.commands.doctor.command import diagnose
 from aggserver.commands.doctor.finding import Finding, Severity
-from aggserver.commands.doctor.found import InstallationFacts, Probe, applied
+from aggserver.commands.doctor.found import InstallationFacts, Probe
 from aggserver.commands.doctor.report import findings_json, findings_text
 from aggserver.meta import codec
 from aggserver.meta.times import format_time
@@ -190,6 +190,12 @@ CASES: dict[str, tuple[dict[str, Any], str, Severity, list[str]]] = {
         "api-service",
         Severity.ERROR,
         ["requests fail although it counts as available: 401: Unauthorized", "--proxy-client-cert-file"],
+    ),
+    "a connection that was ended": (
+        {"api_services": [failed("EOF")]},
+        "api-service",
+        Severity.ERROR,
+        ["the server has ended the connection"],
     ),
     "a port that has 403 in it": (
         {"api_services": [failed("dial tcp 10.0.0.7:40301: connect: connection refused")]},
@@ -482,11 +488,21 @@ def test_what_was_not_read_is_not_judged() -> None:
 
 
 def test_commands_for_another_namespace() -> None:
-    assert applied("other", "a.yaml") == "sed s/aggserver-system/other/g manifests/a.yaml | kubectl apply --filename -"
-    assert applied("other", "a.yaml", "b.yaml") == (
+    facts = InstallationFacts(service=Service("other", "aggserver"), now=NOW)
+    assert facts.applied("a.yaml") == "sed s/aggserver-system/other/g manifests/a.yaml | kubectl apply --filename -"
+    assert facts.applied("a.yaml", "b.yaml") == (
         "for file in manifests/a.yaml manifests/b.yaml; do sed s/aggserver-system/other/g $file "
         "| kubectl apply --filename -; done"
     )
+    assert facts.all_applied() == "kubectl apply --kustomize manifests"
+
+
+def test_commands_for_a_chart() -> None:
+    made = deployed(lambda found: found["metadata"].update(annotations={"meta.helm.sh/release-name": "mine"}))
+    facts = replace(WELL, deployment=made)
+    upgrade = "helm upgrade mine manifests/helm --namespace aggserver-system --reuse-values"
+    assert facts.applied("service.yaml") == facts.all_applied() == upgrade
+    assert facts.all_applied(adoption=True) == f"{upgrade} --set adoption.enabled=true"
 
 
 def test_the_page_has_each_check() -> None:
