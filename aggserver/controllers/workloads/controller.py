@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aggserver.controllers.event_recorder import EventRecorder
 from aggserver.controllers.internal_client import InternalClient
@@ -22,7 +22,7 @@ from aggserver.controllers.workloads.replicas import replicas
 from aggserver.controllers.workloads.selected import Selected, Workload, selector_of
 from aggserver.controllers.workloads.stateful_sets import is_member, stateful_set
 from aggserver.endpoints.installer import Installer
-from aggserver.informers.informer import ALL, CONTROLLER, Informer
+from aggserver.informers.informer import ALL, CONTROLLER, Informer, TransformingInformer
 from aggserver.informers.work_queue import CallLater, call_later, in_turns
 from aggserver.meta import codec, times
 from aggserver.meta.errors import StatusError
@@ -61,6 +61,9 @@ _WORKERS = 8
 _MANY = 500
 # Bytes of Pods that are decoded before other tasks run: some milliseconds.
 _DECODED = 256 * 1024
+# Seconds that a change waits for others, for each object that the workload controls or node there is, and at most; none if there
+# are few. A plan reads them all, which takes about half of that.
+_WAIT, _LONGEST, _FEW = 0.0001, 5.0, 100
 
 
 class _Controller(NamedTuple):
@@ -87,19 +90,24 @@ class WorkloadController:
         self._events = EventRecorder(self._client, "aggserver", clock)
         self._clock = clock
         self._run_pod = pods
-        self._pods = Informer(self._client.store(*_RESOURCES["Pod"]), self._sync_pod, later, workers=_WORKERS)
+        # Nothing is kept of a Pod: as a tree it takes ten times its bytes, which the store has.
+        self._pods = TransformingInformer(
+            self._client.store(*_RESOURCES["Pod"]), _nothing, self._sync_pod, later, workers=_WORKERS
+        )
         self._nodes = Informer(self._client.store("", "nodes"), self._sync_node, later)
         self._revisions = Informer(self._client.store(*_RESOURCES["ControllerRevision"]), self._sync_revision, later)
         self._workloads = {
             kind: Informer(self._client.store(*_RESOURCES[kind]), partial(self._sync, kind), later, workers=_WORKERS)
             for kind in _CONTROLS
         }
-        self._informers = {"Pod": self._pods, "ControllerRevision": self._revisions, **self._workloads}
+        followed = {"ControllerRevision": self._revisions, **self._workloads}
+        self._informers: dict[str, TransformingInformer[Any]] = {"Pod": self._pods, **followed}
         # The controller of each controlled object, by their kinds and keys, which is synced again when one is gone.
         self._controllers: dict[tuple[str, str], _Controller] = {}
         # The keys of controlled objects, by their kinds and the uid of their controller.
         self._controlled_by: dict[tuple[str, str], dict[str, None]] = {}
         self._selected = {kind: Selected() for kinds in _CONTROLS.values() for kind in kinds}
+        self._selected["Pod"] = Selected(_may_adopt)
         self._scheduling: dict[str, object] = {}
 
     async def run(self) -> None:
@@ -109,7 +117,10 @@ class WorkloadController:
 
     # --- what workloads control ---
 
-    async def _sync_pod(self, key: str, pod: JSONObject | None) -> float | None:
+    async def _sync_pod(self, key: str, there: bool | None) -> float | None:
+        namespace, _, name = key.partition("/")
+        item = await self._client.store(*_RESOURCES["Pod"]).find(Context(CONTROLLER, namespace), name) if there else None
+        pod = None if item is None else item.decoded()
         self._observe("Pod", key, pod)
         return None if pod is None or self._run_pod is None else await self._run_pod(pod)
 
@@ -126,9 +137,9 @@ class WorkloadController:
         elif is_ready(node) and any(each["key"] == _NOT_READY for each in node["spec"].get("taints") or ()):
             await self._remove_taint(node)
             return
-        sets = self._workloads["DaemonSet"]
+        sets, within = self._workloads["DaemonSet"], _wait(len(self._nodes.objects))
         async for name in in_turns(list(sets.objects), _MANY):
-            sets.enqueue(name)
+            sets.enqueue(name, within=within)
 
     async def _remove_taint(self, node: JSONObject) -> None:
         """A new node has the taint `not-ready`. In a cluster, the controller of nodes removes it when the node is ready."""
@@ -154,7 +165,8 @@ class WorkloadController:
             self._forget(kind, key, known.uid)
         for each in dict.fromkeys((known, found)):
             if each is not None:
-                self._workloads[each.kind].enqueue(each.key)
+                members = self._controlled_by.get((kind, each.uid), ())
+                self._workloads[each.kind].enqueue(each.key, within=_wait(len(members)))
         if obj is None or reference is not None or not is_active(obj):
             self._selected[kind].remove_object(key)
             return
@@ -221,7 +233,7 @@ class WorkloadController:
                     found.append(obj)
                 else:
                     await self._release(obj, metadata["uid"])
-            elif reference is None and matches and is_active(obj) and _is_adoptable(owner, obj):
+            elif reference is None and matches and is_active(obj):
                 if may_adopt is None:
                     may_adopt = await self._exists(owner)
                 if may_adopt:
@@ -353,11 +365,20 @@ class WorkloadController:
                 raise
 
 
+def _nothing(pod: JSONObject) -> bool:
+    """What is kept of a Pod: that it is there."""
+    return True
+
+
+def _wait(count: int) -> float:
+    """Seconds that a change waits for others, so that the work for thousands of Pods does not grow with their square."""
+    return 0.0 if count <= _FEW else min(_LONGEST, _WAIT * count)
+
+
+def _may_adopt(workload: Workload, key: str) -> bool:
+    """A StatefulSet adopts only Pods with one of its names."""
+    return workload.kind != "StatefulSet" or is_member(workload.key, key)
+
+
 def _at(obj: JSONObject) -> ObjectKey:
     return ObjectKey(*_RESOURCES[obj["kind"]], obj["metadata"]["namespace"], obj["metadata"]["name"])
-
-
-def _is_adoptable(owner: JSONObject, obj: JSONObject) -> bool:
-    """A StatefulSet adopts only Pods with one of its names."""
-    is_pod_of_set = owner["kind"] == "StatefulSet" and obj["kind"] == "Pod"
-    return not is_pod_of_set or is_member(owner, obj["metadata"]["name"])

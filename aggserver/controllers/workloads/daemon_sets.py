@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aggserver.controllers.workloads.plan import (
-    BURST,
     REVISION_LABEL,
     Plan,
     availability,
+    burst,
     is_active,
     is_ready,
     pod_from,
@@ -57,10 +57,11 @@ def daemon_set(
     counts = dict.fromkeys(("current", "ready", "available", "updated"), 0)
     outdated: list[tuple[JSONObject, bool]] = []
     waits: list[float | None] = []
+    most = burst(len(pods))
     for node in wanted:
         found = sorted(by_node.get(node, ()), key=lambda pod: (not is_ready(pod), pod["metadata"].get("creationTimestamp", "")))
         if not found:
-            if len(plan.create) < BURST:
+            if len(plan.create) < most:
                 plan.create.append(_pod(owner, tolerations, node, digest))
             continue
         pod, *surplus = found

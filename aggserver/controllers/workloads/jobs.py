@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from itertools import islice
 
 from aggserver.controllers.workloads.plan import (
-    BURST,
     INDEX,
     Plan,
+    burst,
     is_active,
     is_ready,
     merged_conditions,
@@ -96,14 +96,14 @@ def job(owner: JSONObject, pods: Sequence[JSONObject], now: float) -> Plan:
 
 
 def _pods(owner: JSONObject, present: Sequence[JSONObject], count: int) -> list[JSONObject]:
-    template = owner["spec"]["template"]
+    template, most = owner["spec"]["template"], burst(len(present))
     if owner["spec"].get("completionMode") != "Indexed":
-        return [pod_from(owner, template) for _ in range(min(count, BURST))]
+        return [pod_from(owner, template) for _ in range(min(count, most))]
     taken = {(pod["metadata"].get("annotations") or {}).get(INDEX) for pod in present}
     free = (index for index in map(str, range(owner["spec"]["completions"])) if index not in taken)
     template = {**template, "spec": _with_index(template["spec"])}
     pods = []
-    for index in islice(free, max(min(count, BURST), 0)):
+    for index in islice(free, max(min(count, most), 0)):
         pods.append(pod_from(owner, template, index=index))
         pods[-1]["spec"]["hostname"] = f"{owner['metadata']['name']}-{index}"
     return pods

@@ -17,9 +17,11 @@ __all__ = [
     "BURST",
     "HISTORY",
     "INDEX",
+    "LONGEST_BURST",
     "REVISION_LABEL",
     "Plan",
     "availability",
+    "burst",
     "controller_of",
     "is_active",
     "is_ready",
@@ -36,7 +38,7 @@ REVISION_LABEL = "controller-revision-hash"
 INDEX = "batch.kubernetes.io/job-completion-index"
 HISTORY = 10  # the default of revisionHistoryLimit
 # The most Pods of one plan: a workload may ask for two billion. Each created Pod causes a new plan, which has the next ones.
-BURST = 500
+BURST, LONGEST_BURST = 500, 5000
 # Letters and digits that make no words, as in upstream's hashes.
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 
@@ -97,6 +99,11 @@ def pod_from(
     if given.get("finalizers"):
         metadata["finalizers"] = list(given["finalizers"])
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**template["spec"]}}
+
+
+def burst(known: int) -> int:
+    """The most Pods to create by one plan: as many as there are, since each plan reads them all."""
+    return min(max(BURST, known), LONGEST_BURST)
 
 
 def is_active(pod: JSONObject) -> bool:

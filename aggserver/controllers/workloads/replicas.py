@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from aggserver.controllers.workloads.plan import (
-    BURST,
     Plan,
     availability,
+    burst,
     is_active,
     is_ready,
     pod_from,
@@ -34,7 +34,7 @@ def replicas(owner: JSONObject, pods: Sequence[JSONObject], now: float) -> Plan:
     active = [pod for pod in pods if is_active(pod)]
     wanted = spec.get("replicas", 1)
     plan = Plan(
-        create=[pod_from(owner, template) for _ in range(min(wanted - len(active), BURST))],
+        create=[pod_from(owner, template) for _ in range(min(wanted - len(active), burst(len(active))))],
         delete=_first_to_go(active, len(active) - wanted) if len(active) > wanted else [],
     )
     available, plan.again = availability(active, spec.get("minReadySeconds", 0), now)

@@ -8,7 +8,7 @@ Source: k8s.io/kubernetes pkg/controller/controller_ref_manager.go, v1.36.3.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
 from aggserver.informers.work_queue import in_turns
@@ -45,9 +45,14 @@ def selector_of(owner: JSONMapping) -> LabelSelector | None:
 
 
 class Selected:
-    """The objects of one kind that have no controller, and the workloads that select such objects."""
+    """The objects of one kind that have no controller, and the workloads that select such objects.
 
-    def __init__(self) -> None:
+    may_adopt: whether a workload may adopt the object with a key if it selects it. Pairs that stay as they are would be kept for
+    ever, so that their number would grow with the product of both.
+    """
+
+    def __init__(self, may_adopt: Callable[[Workload, str], bool] = lambda workload, key: True) -> None:
+        self._may_adopt = may_adopt
         self._labels: dict[str, Mapping[str, str]] = {}  # by the objects' keys
         self._objects: dict[_Place, dict[str, None]] = {}
         self._selectors: dict[Workload, LabelSelector] = {}
@@ -108,7 +113,9 @@ class Selected:
 
     def _join(self, workload: Workload, key: str) -> None:
         known = self._by_workload.get(workload, {})
-        if key not in known and self._selectors[workload].matches(self._labels[key]):
+        if key in known or not self._may_adopt(workload, key):
+            return
+        if self._selectors[workload].matches(self._labels[key]):
             self._by_workload.setdefault(workload, known)[key] = None
             self._by_object.setdefault(key, {})[workload] = None
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aggserver.controllers.workloads.plan import (
-    BURST,
     REVISION_LABEL,
     Plan,
     availability,
+    burst,
     is_active,
     is_ready,
     pod_from,
@@ -43,7 +43,7 @@ def stateful_set(
     new, old = update["metadata"]["name"], current["metadata"]["name"]
     first_new = start + _old_pods(status, strategy)
     by_name = {pod["metadata"]["name"]: pod for pod in pods}
-    ordinals, known = range(start, start + wanted), set(claims)
+    ordinals, known, most = range(start, start + wanted), set(claims), burst(len(pods))
     for ordinal in ordinals:
         pod_name = f"{name}-{ordinal}"
         pod = by_name.get(pod_name)
@@ -53,7 +53,7 @@ def stateful_set(
             plan.create.append(_pod(owner, template_of(made), pod_name, ordinal, made["metadata"]["name"]))
         elif (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
             plan.delete += [pod] if "deletionTimestamp" not in pod["metadata"] else []
-        if len(plan.create) >= BURST or (not in_parallel and not _is_available(pod, seconds, now)):
+        if len(plan.create) >= most or (not in_parallel and not _is_available(pod, seconds, now)):
             break
     else:
         names = dict.fromkeys(f"{name}-{ordinal}" for ordinal in ordinals)
@@ -87,10 +87,10 @@ def stateful_set(
     return plan
 
 
-def is_member(owner: JSONObject, name: str) -> bool:
-    """Whether a Pod with this name may be one of a StatefulSet's."""
-    parent, _, ordinal = name.rpartition("-")
-    return bool(parent == owner["metadata"]["name"] and ordinal.isascii() and ordinal.isdigit())
+def is_member(owner: str, pod: str) -> bool:
+    """Whether a Pod may be one of a StatefulSet's, by their keys or names."""
+    parent, _, ordinal = pod.rpartition("-")
+    return parent == owner and ordinal.isascii() and ordinal.isdigit()
 
 
 def _old_pods(status: JSONObject, strategy: JSONObject) -> int:

@@ -11,10 +11,14 @@ from typing import Any
 import pytest
 
 from aggserver.controllers.pods.runner import PodRunner
+from aggserver.controllers.workloads import controller
 from aggserver.controllers.workloads.controller import WorkloadController
+from aggserver.controllers.workloads.plan import Plan
+from aggserver.controllers.workloads.replicas import replicas
 from aggserver.kinds.served import Kinds
 from aggserver.registry.stored import StoredObject
 from tests.fakes.asgi import Client
+from tests.fakes.clock import settled
 from tests.fakes.server import LocalServer
 
 APPS, BATCH, CORE = "/apis/apps/v1/namespaces/default", "/apis/batch/v1/namespaces/default", "/api/v1/namespaces/default"
@@ -347,3 +351,26 @@ async def test_pods_that_are_refused(client: Client) -> None:
     assert (condition["type"], condition["status"], condition["reason"]) == ("ReplicaFailure", "True", "FailedCreate")
     found = await until(client, f"{CORE}/events", lambda found: found["items"])
     assert found["items"][0]["message"] == f"Error creating: {condition['message']}"
+
+
+async def test_changes_of_many_pods_are_gathered(client: Client, server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan reads all Pods of a workload: one for each change of a Pod would take time for their square."""
+    plans = list[int]()
+
+    def counted(owner: Any, found: list[Any], now: float) -> Plan:
+        plans.append(len(found))
+        return replicas(owner, found, now)
+
+    monkeypatch.setattr(controller, "_FEW", 10)
+    monkeypatch.setattr(controller, "replicas", counted)
+    await post(client, f"{APPS}/replicasets", "ReplicaSet", "web", {**SELECTING, "replicas": 40})
+    await comes(client, f"{APPS}/replicasets/web", readyReplicas=40)
+    await settled()
+    before = len(plans)
+    for each in await pods(client, 40):
+        await client.merge(f"{PODS}/{each['metadata']['name']}", {"metadata": {"annotations": {"a": "b"}}})
+        await settled()
+    assert len(plans) == before
+    server.timers.fire(40 * 0.0001)
+    await settled()
+    assert len(plans) == before + 1

@@ -163,6 +163,18 @@ def test_a_plan_has_few_pods_however_many_are_wanted(name: str) -> None:
     assert sum(each["kind"] == "Pod" for each in GREEDY[name]().create) == 500
 
 
+@pytest.mark.parametrize(("known", "more"), [(1, 500), (2000, 2000), (6000, 5000)])
+def test_a_plan_has_more_pods_the_more_it_has_read(known: int, more: int) -> None:
+    """A plan reads all Pods that there are. With as many new ones each time, all plans together read few of them twice."""
+    there = [pod("one")] * known
+    for plan in (
+        replicas(owner("ReplicaSet", replicas=MANY), there, SECONDS),
+        job(owner("Job", parallelism=MANY, completions=MANY), there, SECONDS),
+        stateful(owner("StatefulSet", replicas=MANY, podManagementPolicy="Parallel"), there),
+    ):
+        assert sum(each["kind"] == "Pod" for each in plan.create) == more
+
+
 # --- Deployments ---
 
 RECREATE = {"strategy": {"type": "Recreate"}}

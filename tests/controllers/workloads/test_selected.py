@@ -53,7 +53,19 @@ async def test_what_changes() -> None:
     assert selected.put_object("default/one", {"a": "b"}) == []
     # Nothing is kept of what is gone.
     selected.remove_object("default/one")
-    assert all(not held for held in vars(selected).values())
+    assert all(not held for held in vars(selected).values() if isinstance(held, dict))
+
+
+async def test_nothing_is_kept_of_what_no_workload_may_adopt() -> None:
+    """StatefulSets that select Pods with other names would have a pair with each of them for ever."""
+    selected, selector = Selected(lambda workload, key: key == f"{workload.key}-0"), LabelSelector.parse("a=b")
+    for number in range(20):
+        await selected.put_workload(Workload("StatefulSet", f"default/s{number}"), selector)
+        selected.put_object(f"default/p{number}", {"a": "b"})
+    assert selected.put_object("default/s7-0", {"a": "b"}) == [Workload("StatefulSet", "default/s7")]
+    await selected.put_workload(WEB, selector)
+    assert selected.of(WEB) == []
+    assert sum(len(selected.of(Workload("StatefulSet", f"default/s{number}"))) for number in range(20)) == 1
 
 
 async def test_many_objects_that_a_selector_does_not_match_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
