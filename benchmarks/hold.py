@@ -6,7 +6,8 @@ After each
   not grow, and its growth is divided by the connections.
 - `flood`: both servers run and take turns, because times are compared. An administrator requests /healthz, one request at a time,
   while HOSTILE connections without a certificate send SETTINGS, PING, requests of 1,900 fields, or endless header blocks
-  continuously, and are opened again when they are closed. Then the same beside single requests, one at a time (`hostile.py`).
+  continuously, and are opened again when they are closed. Then the same beside single requests, one at a time (`hostile.py`),
+  the last of them with controllers that make Pods.
 
 A report is kept as JSON: `commit`, `date` and `machine` as in benchmarks.report, `servers`,
 `failed` by server, `held`: the minutes of `soak` or the runs of `flood`, and `single`: the figures of single requests.
@@ -25,6 +26,8 @@ from typing import Any
 
 from benchmarks.client import Access, LoadError, build, call, run_load
 from benchmarks.hostile import single_requests, single_table
+from benchmarks.hostile_requests import HOSTILE_REQUESTS
+from benchmarks.hostile_workloads import HOSTILE_WORKLOADS
 from benchmarks.report import BASELINE, MEASURED, machine, number
 from benchmarks.run import Say, conditions, define, memory, scratch_folder, settle
 from benchmarks.servers import Aggserver, KubeApiserver, Server
@@ -67,8 +70,9 @@ def soak(minutes: int, servers: Sequence[str], say: Say) -> dict[str, Any]:
     return {**conditions(), "servers": list(servers), "minutes": minutes, "failed": failed, "held": held}
 
 
-def _server(name: str, folder: Path, say: Say) -> Server:
-    return Aggserver(folder / name) if name == MEASURED else KubeApiserver(obtain(os.environ, say), folder / name)
+def _server(name: str, folder: Path, say: Say, *, pods: bool = False) -> Server:
+    folder /= f"{name}-pods" if pods else name
+    return Aggserver(folder, pods=pods) if name == MEASURED else KubeApiserver(obtain(os.environ, say), folder, pods=pods)
 
 
 def _prepare(binary: Path, server: Server) -> None:
@@ -150,8 +154,12 @@ def flood(servers: Sequence[str], say: Say) -> dict[str, Any]:
                         continue
                     held.append({"server": server.name, "flood": kind, "round": turn, "result": result})
                     say(f"{server.name}, {kind or 'quiet'}: p50 {number(result['p50_ms'])} p99 {number(result['p99_ms'])} ms")
-        single, unanswered = single_requests(running, say)
-    return {**conditions(), "servers": list(servers), "failed": failed | unanswered, "held": held, "single": single}
+        single, unanswered = single_requests(HOSTILE_REQUESTS, running, say)
+    with scratch_folder() as folder, contextlib.ExitStack() as stack:
+        running = [stack.enter_context(_server(name, folder, say, pods=True)) for name in servers]
+        more, others = single_requests(HOSTILE_WORKLOADS, running, say)
+    failed |= unanswered | others
+    return {**conditions(), "servers": list(servers), "failed": failed, "held": held, "single": [*single, *more]}
 
 
 def hold_document(report: Mapping[str, Any]) -> str:

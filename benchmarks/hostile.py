@@ -1,7 +1,7 @@
 """Response times and memory while a server works on a single request that is as much work as its size allows.
 
-Both servers run and take turns at each row of `hostile_requests.py`. An administrator sends the request once, while another
-connection requests /healthz, one request at a time, until a moment after the answer.
+Both servers run and take turns at each row of `hostile_requests.py` and `hostile_workloads.py`. An administrator sends the
+request once, while another connection requests /healthz, one request at a time, until a moment after the answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from benchmarks.client import Access, LoadError, call, wait_until_served
-from benchmarks.hostile_requests import HOSTILE_REQUESTS, LOADS, Hostile, Sent, definition
+from benchmarks.hostile_requests import LOADS, Hostile, Sent, definition
 from benchmarks.report import number
 from benchmarks.run import Say, memory, settle
 from benchmarks.servers import Server
@@ -28,8 +28,7 @@ __all__ = ["single_requests", "single_table"]
 
 # Seconds after which a request counts as unanswered. kube-apiserver ends requests after a minute.
 LONGEST = 90.0
-# Seconds of probing before the request, and after its answer: what it left to do, such as events, counts too.
-BEFORE, AFTER = 0.3, 1.0
+BEFORE = 0.3  # seconds of probing before the request
 BETWEEN = 0.005  # seconds between two probes
 SAMPLE = 0.05  # seconds between two looks at memory
 
@@ -56,7 +55,7 @@ class _Probe:
                 time.sleep(BETWEEN)
 
 
-def single_requests(servers: Sequence[Server], say: Say) -> tuple[list[dict[str, Any]], dict[str, str]]:
+def single_requests(rows: Sequence[Hostile], servers: Sequence[Server], say: Say) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """The figures of each row and server, and what failed."""
     found: list[dict[str, Any]] = []
     failed: dict[str, str] = {}
@@ -65,7 +64,7 @@ def single_requests(servers: Sequence[Server], say: Say) -> tuple[list[dict[str,
         wait_until_served(server.access, LOADS)
         with contextlib.suppress(urllib.error.HTTPError):  # aggserver makes the namespace at its start
             call(server.access, "POST", "/api/v1/namespaces", {"metadata": {"name": "default"}})
-    for row in HOSTILE_REQUESTS:
+    for row in rows:
         for server in servers:
             settle(servers)
             try:
@@ -82,8 +81,7 @@ def single_requests(servers: Sequence[Server], say: Say) -> tuple[list[dict[str,
 
 def _one(row: Hostile, server: Server) -> dict[str, Any]:
     sent = row.make()
-    for request in sent.before:
-        _answer(server.access, request)
+    _prepare(server.access, sent.before)
     before = sum(memory(server).values())
     probe = _Probe(server.access)
     probing = threading.Thread(target=probe.run, daemon=True)
@@ -95,10 +93,11 @@ def _one(row: Hostile, server: Server) -> dict[str, Any]:
     try:
         status = _answer(server.access, sent)
         seconds = time.monotonic() - began
-        time.sleep(AFTER)
+        time.sleep(row.seconds)
     finally:
         probe.stopped.set()
         sampler.stopped.set()
+        _prepare(server.access, sent.after)
         probing.join(LONGEST)
         sampler.join(LONGEST)
     waits = sorted(probe.waits)
@@ -142,15 +141,27 @@ def _connected(access: Access) -> Iterator[http.client.HTTPSConnection]:
         connection.close()
 
 
+def _prepare(access: Access, requests: Sequence[Sent]) -> None:
+    """Send thousands of requests, maybe, by one connection."""
+    with _connected(access) as connection:
+        for request in requests:
+            _prepare(access, request.before)
+            _send(connection, request)
+
+
 def _answer(access: Access, sent: Sent) -> int:
     with _connected(access) as connection:
-        accept = "application/json;as=Table;v=v1;g=meta.k8s.io" if sent.method == "GET" else "application/json"
-        headers = {"Accept": accept, **({"Content-Type": sent.content_type} if sent.body else {})}
-        connection.request(sent.method, sent.path, sent.body or None, headers)
-        answer = connection.getresponse()
-        while answer.read(1 << 20):
-            pass
-        return answer.status
+        return _send(connection, sent)
+
+
+def _send(connection: http.client.HTTPSConnection, sent: Sent) -> int:
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io" if sent.method == "GET" else "application/json"
+    headers = {"Accept": accept, **({"Content-Type": sent.content_type} if sent.body else {})}
+    connection.request(sent.method, sent.path, sent.body or None, headers)
+    answer = connection.getresponse()
+    while answer.read(1 << 20):
+        pass
+    return answer.status
 
 
 def single_table(report: Mapping[str, Any]) -> list[str]:

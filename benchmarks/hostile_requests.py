@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-__all__ = ["HOSTILE_REQUESTS", "Hostile", "Sent", "definition"]
+__all__ = ["HOSTILE_REQUESTS", "Hostile", "Sent", "built_in", "definition"]
 
 GROUP, PLURAL, KIND = "hostile.aggserver.dev", "loads", "Load"
 LOADS = f"/apis/{GROUP}/v1/namespaces/default/{PLURAL}"
@@ -34,19 +34,23 @@ APPLY = "application/apply-patch+yaml"
 
 @dataclass(frozen=True)
 class Sent:
-    """A request. before: requests that prepare it, which are not measured."""
+    """A request. before, after: requests that prepare it and that end what it began, which are not measured."""
 
     method: str
     path: str
     body: bytes = b""
     content_type: str = JSON
     before: tuple[Sent, ...] = ()
+    after: tuple[Sent, ...] = ()
 
 
 @dataclass(frozen=True)
 class Hostile:
+    """seconds: how long the server is watched after the answer: what it left to do, such as events, counts too."""
+
     name: str
     make: Callable[[], Sent]
+    seconds: float = 1.0
 
 
 def definition() -> dict[str, Any]:
@@ -217,7 +221,7 @@ def _schedule(schedule: str) -> Callable[[], Sent]:
     return lambda: Sent("POST", CRON_JOBS, _bytes(cron_job))
 
 
-def _built_in(path: str, kind: str, name: str, **members: Any) -> Sent:
+def built_in(path: str, kind: str, name: str, **members: Any) -> Sent:
     """A create of a built-in kind."""
     return Sent("POST", path, json.dumps({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **members}).encode())
 
@@ -228,9 +232,9 @@ def _shared_addresses() -> Sent:
     addresses = [{"ip": f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"} for n in many]
     ports = [{"name": f"p{n}", "port": n + 1} for n in many]
     alone = [{"addresses": [{"ip": f"11.0.{n >> 8 & 255}.{n & 255}"}], "ports": [ports[n]]} for n in many]
-    service = _built_in(f"{CORE}/services", "Service", "shared", spec={"ports": [{"port": 80}]})
+    service = built_in(f"{CORE}/services", "Service", "shared", spec={"ports": [{"port": 80}]})
     subsets = [{"addresses": addresses, "ports": ports}, *alone]
-    made = _built_in(f"{CORE}/endpoints", "Endpoints", "shared", subsets=subsets)
+    made = built_in(f"{CORE}/endpoints", "Endpoints", "shared", subsets=subsets)
     return replace(made, before=(service,))
 
 
@@ -238,7 +242,7 @@ def _selecting_claim() -> Sent:
     """Each of 500 volumes is compared with it."""
     nfs = {"server": "s", "path": "/p"}
     spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "nfs": nfs, "storageClassName": "many"}
-    volumes = tuple(_built_in("/api/v1/persistentvolumes", "PersistentVolume", f"many{n}", spec=spec) for n in range(500))
+    volumes = tuple(built_in("/api/v1/persistentvolumes", "PersistentVolume", f"many{n}", spec=spec) for n in range(500))
     terms = [{"key": f"a{n}", "operator": "DoesNotExist"} for n in range(5000)] + [{"key": "b", "operator": "Exists"}]
     wanted = {
         "accessModes": ["ReadWriteOnce"],
@@ -246,13 +250,13 @@ def _selecting_claim() -> Sent:
         "storageClassName": "many",
         "selector": {"matchExpressions": terms},
     }
-    return replace(_built_in(f"{CORE}/persistentvolumeclaims", "PersistentVolumeClaim", "many", spec=wanted), before=volumes)
+    return replace(built_in(f"{CORE}/persistentvolumeclaims", "PersistentVolumeClaim", "many", spec=wanted), before=volumes)
 
 
 def _pods(count: int) -> tuple[Sent, ...]:
     """Pods that selectors are compared with, which other rows may have made already: then they are refused."""
     spec = {"containers": [{"name": "c", "image": "i"}]}
-    return tuple(_built_in(PODS, "Pod", f"selected{n}", spec=spec) for n in range(count))
+    return tuple(built_in(PODS, "Pod", f"selected{n}", spec=spec) for n in range(count))
 
 
 def _absent_labels() -> dict[str, Any]:
@@ -270,28 +274,28 @@ def _budget() -> Sent:
 def _service() -> Sent:
     selector = {f"a{n}": "b" for n in range(20_000)}
     spec = {"ports": [{"port": 80}], "selector": selector}
-    return replace(_built_in(f"{CORE}/services", "Service", "selecting", spec=spec), before=_pods(500))
+    return replace(built_in(f"{CORE}/services", "Service", "selecting", spec=spec), before=_pods(500))
 
 
 def _quota() -> Sent:
     hard = {f"count/things{n}.example.com": "1" for n in range(40_000)}
-    return replace(_built_in(f"{CORE}/resourcequotas", "ResourceQuota", "hostile", spec={"hard": hard}), before=_pods(500))
+    return replace(built_in(f"{CORE}/resourcequotas", "ResourceQuota", "hostile", spec={"hard": hard}), before=_pods(500))
 
 
 def _create_below_quota() -> Sent:
     """Each name of the quota is looked at for each write in its namespace."""
-    return replace(_built_in(f"{CORE}/configmaps", "ConfigMap", "counted"), before=(_quota(),))
+    return replace(built_in(f"{CORE}/configmaps", "ConfigMap", "counted"), before=(_quota(),))
 
 
 def _limits() -> Sent:
     limits = [{"type": "Container", "max": {"cpu": "4"}, "default": {"cpu": "1"}} for _ in range(20_000)]
-    made = _built_in("/api/v1/namespaces/limited/limitranges", "LimitRange", "hostile", spec={"limits": limits})
-    return replace(made, before=(_built_in("/api/v1/namespaces", "Namespace", "limited"),))
+    made = built_in("/api/v1/namespaces/limited/limitranges", "LimitRange", "hostile", spec={"limits": limits})
+    return replace(made, before=(built_in("/api/v1/namespaces", "Namespace", "limited"),))
 
 
 def _pod(**parts: Any) -> Callable[[], Sent]:
     spec = {"containers": [{"name": "c", "image": "i"}], **parts}
-    return lambda: _built_in(PODS, "Pod", f"hostile-{'-'.join(parts).lower()}", spec=spec)
+    return lambda: built_in(PODS, "Pod", f"hostile-{'-'.join(parts).lower()}", spec=spec)
 
 
 def _mounts() -> list[dict[str, Any]]:

@@ -43,6 +43,11 @@ STOP_TIMEOUT = 15.0
 # Only the controllers that the control plane waits for. The garbage collector would watch the custom resources, and so slow every
 # write.
 CONTROLLERS = ("serviceaccount-controller",)
+# Those that make Pods, and that select or count them.
+OF_WORKLOADS = tuple(
+    f"{name}-controller"
+    for name in ("deployment", "replicaset", "statefulset", "daemonset", "job", "disruption", "endpointslice", "resourcequota")
+)
 
 
 class Server(Protocol):
@@ -78,13 +83,14 @@ class Server(Protocol):
 
 
 class KubeApiserver:
-    """kube-apiserver and etcd; `folder` gets logs, keys and data."""
+    """kube-apiserver and etcd; `folder` gets logs, keys and data. With `pods`, Pods of workloads are made, which stay Pending."""
 
     name = "kube-apiserver"
 
-    def __init__(self, binaries: Binaries, folder: Path) -> None:
+    def __init__(self, binaries: Binaries, folder: Path, *, pods: bool = False) -> None:
+        controllers = (*CONTROLLERS, *OF_WORKLOADS) if pods else CONTROLLERS
         # On the disk aggserver uses: etcd waits for the disk, and so does SQLite.
-        self._plane = ControlPlane(binaries, fsync=True, folder=folder, controllers=CONTROLLERS)
+        self._plane = ControlPlane(binaries, fsync=True, folder=folder, controllers=controllers)
         self._programs: dict[str, int] = {}
 
     def __enter__(self) -> Self:
@@ -122,15 +128,16 @@ class Aggserver:
     """`aggserver dev` with the interpreter that runs the benchmarks; `folder` gets log, keys and data.
 
     With `profile` it runs under cProfile, which writes that file when it ends. With `etcd`, the path of that program, it stores
-    its objects in etcd.
+    its objects in etcd. With `pods`, workloads have Pods, which are Running at once.
     """
 
     name = "aggserver"
 
-    def __init__(self, folder: Path, *, profile: Path | None = None, etcd: Path | None = None) -> None:
+    def __init__(self, folder: Path, *, profile: Path | None = None, etcd: Path | None = None, pods: bool = False) -> None:
         self._folder = folder.absolute()
         self._profiler = ["-m", "cProfile", "-o", str(profile.absolute())] if profile else []
         self._etcd = etcd
+        self._pods = ["--pods=run"] if pods else []
         self._guard = Guard(None)
         self._processes: list[Process] = []
 
@@ -139,7 +146,7 @@ class Aggserver:
         self._folder.mkdir(exist_ok=True)
         watch = ReadyWatch(data / "kubeconfig", self._folder / "access")
         storage = self._start_etcd(self._etcd) if self._etcd else []
-        dev = ["-m", "aggserver", "dev", "--data", str(data), "--secure-port", "0", *storage]
+        dev = ["-m", "aggserver", "dev", "--data", str(data), "--secure-port", "0", *self._pods, *storage]
         process = self._start(self.name, [sys.executable, *self._profiler, *dev])
         try:
             self.access, self.start_seconds = watch.result(process)

@@ -33,6 +33,7 @@ from benchmarks.growth import SIZES
 from benchmarks.growth_report import Stage, growth_document
 from benchmarks.hold import FLOODS, hold_document, requests_in
 from benchmarks.hostile_requests import HOSTILE_REQUESTS, Hostile
+from benchmarks.hostile_workloads import HOSTILE_WORKLOADS
 from benchmarks.processes import children, file_bytes, usage
 from benchmarks.report import (
     BASELINE,
@@ -500,12 +501,13 @@ def test_single_requests() -> None:
     assert "| create | n/a | n/a | 9 / 101 ms, 0 MB |" in hold_document(held(held=[], single=[row(MEASURED, 101, 0)]))
 
 
-@pytest.mark.parametrize("hostile", HOSTILE_REQUESTS, ids=lambda hostile: hostile.name)
+@pytest.mark.parametrize("hostile", [*HOSTILE_REQUESTS, *HOSTILE_WORKLOADS], ids=lambda hostile: hostile.name)
 def test_hostile_requests_are_large_and_fit(hostile: Hostile) -> None:
     sent = hostile.make()
     for each in (sent, *sent.before):
         assert len(each.body) <= 3 * 1024 * 1024
         assert bool(each.body) == (each.method != "GET")
+    assert all(each.path.startswith(sent.path) for each in sent.after)
 
 
 def test_requests_are_counted_by_the_servers_metrics() -> None:

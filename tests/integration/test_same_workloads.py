@@ -54,6 +54,29 @@ WORKLOADS = [
     _workload("Job", "late", {"activeDeadlineSeconds": 1}, "batch/v1"),
     _workload("CronJob", "never", {"schedule": "0 0 31 2 *"}, "batch/v1"),
 ]
+_EXITS = {"operator": "In", "values": [3]}
+_INDEXED = {"completions": 3, "parallelism": 3, "completionMode": "Indexed"}
+POLICIES = [
+    _workload("Deployment", "stuck", {"replicas": 1, "progressDeadlineSeconds": 1}),
+    _workload("Deployment", "paused", {"replicas": 1, "paused": True}),
+    _workload(
+        "Job",
+        "fails",
+        {
+            "completions": 2,
+            "parallelism": 2,
+            "podFailurePolicy": {
+                "rules": [
+                    {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                    {"action": "FailJob", "onExitCodes": _EXITS},
+                ]
+            },
+        },
+        "batch/v1",
+    ),
+    _workload("Job", "leads", {**_INDEXED, "successPolicy": {"rules": [{"succeededIndexes": "1"}]}}, "batch/v1"),
+    _workload("Job", "each", {**_INDEXED, "backoffLimitPerIndex": 0}, "batch/v1"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -149,3 +172,26 @@ def test_workloads(sides: tuple[Kubectl, Kubectl]) -> None:
     events = ("get", "events", "--field-selector=involvedObject.kind=CronJob", "-o", "jsonpath={.items[*].message}")
     eventually(lambda: sides[0](*events).stdout, "an Event about the schedule that never comes")
     _both(sides, *events)
+
+
+def _end_pods(sides: tuple[Kubectl, Kubectl], selector: str, phase: str, code: int) -> None:
+    """Write the status of Pods as a kubelet would that has run them."""
+    ended = {"name": "c", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
+    status = {"phase": phase, "containerStatuses": [{**ended, "state": {"terminated": {"exitCode": code}}}]}
+    for kubectl in sides:
+        for name in kubectl("get", "pods", f"--selector={selector}", "-o", "name").stdout.split():
+            kubectl("patch", name, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+
+
+def test_policies(sides: tuple[Kubectl, Kubectl]) -> None:
+    """Jobs that end by their policies, and Deployments that are late or paused."""
+    _both(sides, "create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": POLICIES}))
+    _same(sides, "new workloads with policies", _has("ProgressDeadlineExceeded", "DeploymentPaused"))
+    _end_pods(sides, "job-name=fails", "Failed", 3)
+    _end_pods(sides, "job-name=leads,batch.kubernetes.io/job-completion-index=1", "Succeeded", 0)
+    _end_pods(sides, "job-name=each,batch.kubernetes.io/job-completion-index=2", "Failed", 1)
+    _end_pods(sides, "job-name=each,batch.kubernetes.io/job-completion-index=0", "Succeeded", 0)
+    _same(sides, "Pods that have ended", _has("PodFailurePolicy", "Matched rules at index 0", '"failedIndexes": "2"'))
+    _end_pods(sides, "job-name=each,batch.kubernetes.io/job-completion-index=1", "Succeeded", 0)
+    _both(sides, "rollout", "resume", "deployment/paused")
+    _same(sides, "failed indexes", _has("Job has failed indexes", "ReplicaSetUpdated"))

@@ -24,7 +24,7 @@ from aggserver.controllers.workloads.stateful_sets import is_member, stateful_se
 from aggserver.endpoints.installer import Installer
 from aggserver.informers.informer import ALL, CONTROLLER, Informer, TransformingInformer
 from aggserver.informers.work_queue import CallLater, call_later, in_turns
-from aggserver.meta import codec, times
+from aggserver.meta import codec
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.selectors import LabelSelector
@@ -200,7 +200,7 @@ class WorkloadController:
         revisions = [each for other in others for each in await self._controlled(other, owner, selector)]
         plan: Callable[[], Plan]
         if kind == "Deployment":
-            plan = partial(deployment, owner, found, times.format_time(now))
+            plan = partial(deployment, owner, found, now)
         elif kind == "StatefulSet":
             plan = partial(stateful_set, owner, found, revisions, await self._claims(owner), now)
         elif kind == "DaemonSet":

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from aggserver.controllers.workloads.plan import HISTORY, Plan, merged_conditions, reference_to, template_hash, without_zeros
+from aggserver.controllers.workloads.deployment_progress import progress_of, with_condition
+from aggserver.controllers.workloads.plan import HISTORY, Plan, reference_to, template_hash, without_zeros
 from aggserver.controllers.workloads.replicas import FAILURE
 from aggserver.meta.json_types import JSONObject
 
@@ -24,8 +25,8 @@ _NOT_COPIED = frozenset({_LAST_APPLIED, REVISION, _PASSED, _DESIRED, _MAX})  # f
 _PASSED_CHARACTERS = 2000  # of the revisions that a ReplicaSet had before, as upstream
 
 
-def deployment(owner: JSONObject, sets: Sequence[JSONObject], now: str) -> Plan:
-    """The plan for a Deployment. sets: the ReplicaSets that it controls. now: RFC 3339."""
+def deployment(owner: JSONObject, sets: Sequence[JSONObject], now: float) -> Plan:
+    """The plan for a Deployment. sets: the ReplicaSets that it controls. now: seconds since the epoch."""
     spec, plan = owner["spec"], Plan()
     wanted = spec.get("replicas", 1)
     sets = sorted((each for each in sets if "deletionTimestamp" not in each["metadata"]), key=_revision)
@@ -33,7 +34,7 @@ def deployment(owner: JSONObject, sets: Sequence[JSONObject], now: str) -> Plan:
     others = [each for each in sets if each is not current]
     if spec.get("paused"):
         _resize(plan, owner, current, others)
-        plan.status = _status(owner, current, others, now)
+        _tell(plan, owner, current, others, now)
         return plan
     revision = str(max(map(_revision, others), default=0) + 1)
     if current is not None and _revision(current) >= int(revision):
@@ -50,7 +51,7 @@ def deployment(owner: JSONObject, sets: Sequence[JSONObject], now: str) -> Plan:
         _roll(plan, owner, current, others, revision)
     idle = [each for each in others if not _replicas(each) and not (each.get("status") or {}).get("replicas")]
     plan.delete = idle[: max(len(idle) - spec.get("revisionHistoryLimit", HISTORY), 0)]
-    plan.status = _status(owner, current, others, now)
+    _tell(plan, owner, current, others, now)
     return plan
 
 
@@ -259,7 +260,8 @@ def _revision(each: JSONObject) -> int:
 # --- the status ---
 
 
-def _status(owner: JSONObject, current: JSONObject | None, others: Sequence[JSONObject], now: str) -> JSONObject:
+def _tell(plan: Plan, owner: JSONObject, current: JSONObject | None, others: Sequence[JSONObject], now: float) -> None:
+    """Set the status of a plan, and when it has to be looked at again."""
     spec, metadata = owner["spec"], owner["metadata"]
     wanted = spec.get("replicas", 1)
     sets = [*others, *([current] if current is not None else [])]
@@ -278,18 +280,13 @@ def _status(owner: JSONObject, current: JSONObject | None, others: Sequence[JSON
         unavailableReplicas=max(sum(map(_replicas, sets)) - available, 0),
     )
     recreates = (spec.get("strategy") or {}).get("type") == "Recreate"
-    found = {}
     if available >= wanted - (0 if recreates else _bounds(spec)[1]):
-        found["Available"] = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+        found = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
     else:
-        found["Available"] = ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
-    name = "" if current is None else current["metadata"]["name"]
-    if current is not None and updated == replicas == available == wanted:
-        found["Progressing"] = ("True", "NewReplicaSetAvailable", f'ReplicaSet "{name}" has successfully progressed.')
-    elif current is None:
-        found["Progressing"] = ("True", "ReplicaSetUpdated", f'Deployment "{metadata["name"]}" is progressing.')
-    else:
-        found["Progressing"] = ("True", "ReplicaSetUpdated", f'ReplicaSet "{name}" is progressing.')
+        found = ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+    conditions = _with(list((owner.get("status") or {}).get("conditions") or ()), "Available", *found, now)
+    created = next((_name(each) for each in plan.create), "")
+    conditions, plan.again = progress_of(owner, counts, conditions, created, "" if current is None else _name(current), now)
     failures = [
         entry
         for each in (current, *others)
@@ -298,7 +295,13 @@ def _status(owner: JSONObject, current: JSONObject | None, others: Sequence[JSON
         if entry["type"] == FAILURE
     ]
     if failures:
-        found[FAILURE] = (failures[0]["status"], failures[0].get("reason", ""), failures[0].get("message", ""))
-    before = [entry for entry in (owner.get("status") or {}).get("conditions") or () if failures or entry["type"] != FAILURE]
+        texts = (failures[0]["status"], failures[0].get("reason", ""), failures[0].get("message", ""))
+        conditions = _with(conditions, FAILURE, *texts, now)
+    else:
+        conditions = [entry for entry in conditions if entry["type"] != FAILURE]
     counts["terminatingReplicas"] = total("terminatingReplicas", sets)
-    return {**counts, "conditions": merged_conditions(before, found, now, with_updates=True)}
+    plan.status = {**counts, "conditions": conditions}
+
+
+def _with(conditions: list[JSONObject], kind: str, status: str, reason: str, message: str, now: float) -> list[JSONObject]:
+    return with_condition(conditions, {"type": kind, "status": status, "reason": reason, "message": message}, now)

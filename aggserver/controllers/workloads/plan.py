@@ -181,22 +181,14 @@ def merged_conditions(
     before: Sequence[JSONObject],
     wanted: Mapping[str, tuple[str, str, str]],
     now: str,
-    *,
-    with_updates: bool = False,
-    with_probes: bool = False,
 ) -> list[JSONObject]:
-    """The conditions, with the wanted ones merged in: (status, reason, message) by type. Times change only with their conditions.
-
-    with_updates, with_probes: whether the conditions have a lastUpdateTime, or a lastProbeTime.
-    """
+    """The conditions, with the wanted ones merged in: (status, reason, message) by type. Times change only with a condition."""
     entries = {entry["type"]: entry for entry in before}
     for name, (status, reason, message) in wanted.items():
         old = entries.get(name, {})
         if (old.get("status"), old.get("reason"), old.get("message")) == (status, reason, message):
             continue
         since = old.get("lastTransitionTime", now) if old.get("status") == status else now
-        stamps = {"lastTransitionTime": since}
-        stamps |= {"lastUpdateTime": now} if with_updates else {}
-        stamps |= {"lastProbeTime": now} if with_probes else {}
+        stamps = {"lastTransitionTime": since, "lastProbeTime": now}
         entries[name] = {"type": name, "status": status, "reason": reason, "message": message, **stamps}
     return list(entries.values())

@@ -25,6 +25,8 @@ OTHER = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c
 def owner(kind: str, **spec: Any) -> dict[str, Any]:
     metadata = {"name": "web", "namespace": "default", "uid": "1", "generation": 3}
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE, **spec}
+    if kind == "Deployment":
+        spec.setdefault("progressDeadlineSeconds", 600)
     version = "batch/v1" if kind == "Job" else "apps/v1"
     return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec, "status": {}}
 
@@ -132,9 +134,9 @@ def test_a_failure_is_a_condition_until_it_is_over() -> None:
     assert again.failed is not None
     assert again.failed("FailedCreate", "another")["conditions"] == given["status"]["conditions"]
     assert again.status["conditions"] is None
-    web = deployment(owner("Deployment"), [{**replica_set("new", 1), "status": {"conditions": [failure]}}], NOW).status
+    web = deployment(owner("Deployment"), [{**replica_set("new", 1), "status": {"conditions": [failure]}}], SECONDS).status
     assert web["conditions"][-1] == {**failure, "lastTransitionTime": NOW, "lastUpdateTime": NOW}
-    assert [entry["type"] for entry in deployment({**owner("Deployment"), "status": web}, [], NOW).status["conditions"]] == [
+    assert [entry["type"] for entry in deployment({**owner("Deployment"), "status": web}, [], SECONDS).status["conditions"]] == [
         "Available",
         "Progressing",
     ]
@@ -255,14 +257,14 @@ ROLLOUTS: dict[str, tuple[Any, Any, list[dict[str, Any]], list[tuple[str, int]]]
 def test_a_step_of_a_rollout(name: str) -> None:
     surge, unavailable, sets, scaled = ROLLOUTS[name]
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
-    plan = deployment(owner("Deployment", replicas=10, strategy=strategy), sets, NOW)
+    plan = deployment(owner("Deployment", replicas=10, strategy=strategy), sets, SECONDS)
     assert steps(plan)[2] == scaled
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
 def test_deployment(name: str) -> None:
     spec, sets, (created, deleted, scaled) = DEPLOYMENTS[name]
-    plan = deployment(owner("Deployment", **spec), sets, NOW)
+    plan = deployment(owner("Deployment", **spec), sets, SECONDS)
     assert (len(plan.create), *steps(plan)[1:]) == (created, deleted, scaled)
 
 
@@ -286,7 +288,7 @@ def test_other_replicas_in_the_middle_of_a_rollout(name: str, paused: bool) -> N
     count, sets, scaled = RESIZED[name]
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}}
     known = [desired(each, 10, 13) for each in copy.deepcopy(sets)]
-    plan = deployment(owner("Deployment", replicas=count, strategy=strategy, paused=paused), known, NOW)
+    plan = deployment(owner("Deployment", replicas=count, strategy=strategy, paused=paused), known, SECONDS)
     assert {each["metadata"]["name"]: replicas for each, replicas in plan.scale} == scaled
     told = {each["metadata"]["name"]: added for each, added in plan.annotate if each["kind"] == "ReplicaSet"}
     assert {name: added[f"{OF_DEPLOYMENT}desired-replicas"] for name, added in told.items()} == dict.fromkeys(scaled, str(count))
@@ -295,7 +297,7 @@ def test_other_replicas_in_the_middle_of_a_rollout(name: str, paused: bool) -> N
 def test_a_new_replica_set() -> None:
     web = owner("Deployment", replicas=2)
     web["metadata"]["annotations"] = {"kubernetes.io/change-cause": "why", REVISION: "4"}
-    plan = deployment(web, [replica_set("old", 4, OTHER)], NOW)
+    plan = deployment(web, [replica_set("old", 4, OTHER)], SECONDS)
     (made,) = plan.create
     digest = made["metadata"]["labels"][HASH_LABEL]
     assert made["metadata"]["name"] == f"web-{digest}"
@@ -306,12 +308,12 @@ def test_a_new_replica_set() -> None:
     assert plan.annotate == [(web, {REVISION: "5"})]
     # It is known again by its template.
     made["metadata"]["uid"] = "2"
-    assert deployment(web, [made, replica_set("old", 4, OTHER)], NOW).create == []
+    assert deployment(web, [made, replica_set("old", 4, OTHER)], SECONDS).create == []
 
 
 def test_back_to_an_older_revision() -> None:
     web, back = owner("Deployment"), replica_set("a", 1)
-    plan = deployment(web, [back, replica_set("b", 2, OTHER)], NOW)
+    plan = deployment(web, [back, replica_set("b", 2, OTHER)], SECONDS)
     replicas = {f"{OF_DEPLOYMENT}desired-replicas": "1", f"{OF_DEPLOYMENT}max-replicas": "2"}
     in_use = {REVISION: "3", f"{OF_DEPLOYMENT}revision-history": "1", **replicas}
     assert plan.annotate == [(web, {REVISION: "3"}), (back, in_use)]
@@ -331,7 +333,7 @@ def test_back_to_an_older_revision() -> None:
 def test_the_revisions_that_a_replica_set_had(passed: str, revision: str, then: str) -> None:
     back = replica_set("a", 1)
     back["metadata"]["annotations"] = {REVISION: revision, f"{OF_DEPLOYMENT}revision-history": passed}
-    plan = deployment(owner("Deployment"), [back, replica_set("b", 10**2100, OTHER)], NOW)
+    plan = deployment(owner("Deployment"), [back, replica_set("b", 10**2100, OTHER)], SECONDS)
     annotations = {**back["metadata"]["annotations"], **plan.annotate[-1][1]}
     assert annotations[f"{OF_DEPLOYMENT}revision-history"] == then
 
@@ -346,7 +348,7 @@ def test_the_revisions_that_a_replica_set_had(passed: str, revision: str, then: 
     ids=["recreated", "a number", "a share"],
 )
 def test_the_most_replicas_of_a_rollout(strategy: dict[str, Any], most: str) -> None:
-    (made,) = deployment(owner("Deployment", replicas=5, strategy=strategy), [], NOW).create
+    (made,) = deployment(owner("Deployment", replicas=5, strategy=strategy), [], SECONDS).create
     assert made["metadata"]["annotations"][f"{OF_DEPLOYMENT}max-replicas"] == most
 
 
@@ -358,19 +360,112 @@ def test_a_job_that_another_manages_is_left_alone(manager: str, made: int) -> No
 
 def test_conditions_of_a_deployment() -> None:
     web = owner("Deployment", replicas=2)
-    before = deployment(web, [replica_set("new", 1, wanted=2)], EARLIER).status
+    before = deployment(web, [replica_set("new", 1, wanted=2)], times.parse_time(EARLIER)).status
     assert [(entry["type"], entry["status"], entry["reason"]) for entry in before["conditions"]] == [
         ("Available", "False", "MinimumReplicasUnavailable"),
-        ("Progressing", "True", "ReplicaSetUpdated"),
+        ("Progressing", "True", "FoundNewReplicaSet"),
     ]
     up = {"replicas": 2, "readyReplicas": 2, "availableReplicas": 2}
-    after = deployment({**web, "status": before}, [replica_set("new", 1, wanted=2, **up)], NOW).status
+    after = deployment({**web, "status": before}, [replica_set("new", 1, wanted=2, **up)], SECONDS).status
     assert [(entry["reason"], entry["lastTransitionTime"], entry["lastUpdateTime"]) for entry in after["conditions"]] == [
         ("MinimumReplicasAvailable", NOW, NOW),
         ("NewReplicaSetAvailable", EARLIER, NOW),
     ]
     assert after["updatedReplicas"] == after["replicas"] == after["availableReplicas"] == 2
     assert after["unavailableReplicas"] is None
+
+
+UPDATED = {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated", "message": 'ReplicaSet "new" is progressing.'}
+READY = {"replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1}
+PROGRESS: dict[str, tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]], tuple[str, str, str], float | None]] = {
+    # name: (spec, status besides Progressing since 245 s, ReplicaSets, (status, reason, lastUpdateTime), seconds until the next plan)
+    "created": ({}, {}, [], ("True", "NewReplicaSetCreated", NOW), 601),
+    "waiting": ({}, {}, [replica_set("new", 1)], ("True", "ReplicaSetUpdated", EARLIER), 356),
+    "a Pod": ({}, {}, [replica_set("new", 1, replicas=1)], ("True", "ReplicaSetUpdated", NOW), 601),
+    "fewer old Pods": (
+        {},
+        {"replicas": 2},
+        [replica_set("new", 2), replica_set("old", 1, OTHER, replicas=1)],
+        ("True", "ReplicaSetUpdated", NOW),
+        601,
+    ),
+    "too late": (
+        {"progressDeadlineSeconds": 244},
+        {},
+        [replica_set("new", 1)],
+        ("False", "ProgressDeadlineExceeded", NOW),
+        None,
+    ),
+    "just in time": (
+        {"progressDeadlineSeconds": 245},
+        {},
+        [replica_set("new", 1)],
+        ("True", "ReplicaSetUpdated", EARLIER),
+        1,
+    ),
+    "a Pod that is too late": (
+        {"progressDeadlineSeconds": 1},
+        {},
+        [replica_set("new", 1, replicas=1)],
+        ("True", "ReplicaSetUpdated", NOW),
+        2,
+    ),
+    "complete": (
+        {"progressDeadlineSeconds": 1},
+        READY,
+        [replica_set("new", 1, **UP)],
+        ("True", "NewReplicaSetAvailable", NOW),
+        None,
+    ),
+    "paused": ({"paused": True}, {}, [replica_set("new", 1)], ("Unknown", "DeploymentPaused", NOW), None),
+}
+
+
+@pytest.mark.parametrize("name", PROGRESS)
+def test_the_progress_of_a_deployment(name: str) -> None:
+    spec, status, sets, wanted, again = PROGRESS[name]
+    web = owner("Deployment", **spec)
+    web["status"] = {**status, "conditions": [{**UPDATED, "lastTransitionTime": EARLIER, "lastUpdateTime": EARLIER}]}
+    plan = deployment(web, sets, SECONDS)
+    (found,) = (each for each in plan.status["conditions"] if each["type"] == "Progressing")
+    assert (found["status"], found["reason"], found["lastUpdateTime"]) == wanted
+    assert found["lastTransitionTime"] == (EARLIER if found["status"] == "True" else NOW)
+    assert plan.again == again
+
+
+ENDED: dict[str, tuple[dict[str, Any], str, str]] = {
+    # name: (spec, the reason that the condition has, and the one that it has then)
+    "it stays late": ({}, "ProgressDeadlineExceeded", "ProgressDeadlineExceeded"),
+    "it is late although it is paused": ({"paused": True}, "ProgressDeadlineExceeded", "ProgressDeadlineExceeded"),
+    "it stays complete, whatever its Pods do": ({}, "NewReplicaSetAvailable", "NewReplicaSetAvailable"),
+    "it goes on": ({}, "DeploymentPaused", "DeploymentResumed"),
+}
+
+
+@pytest.mark.parametrize("name", ENDED)
+def test_progress_that_has_ended(name: str) -> None:
+    spec, reason, then = ENDED[name]
+    web = owner("Deployment", **spec)
+    entry = {
+        "type": "Progressing",
+        "status": "Unknown",
+        "reason": reason,
+        "lastTransitionTime": EARLIER,
+        "lastUpdateTime": EARLIER,
+    }
+    web["status"] = {"replicas": 1, "updatedReplicas": 1, "conditions": [entry]}
+    plan = deployment(web, [replica_set("new", 1, replicas=1)], SECONDS)
+    assert {each["type"]: each["reason"] for each in plan.status["conditions"]}["Progressing"] == then
+    assert plan.again == (601 if then == "DeploymentResumed" else None)
+
+
+@pytest.mark.parametrize("given", [None, 2**31 - 1])
+def test_a_deployment_without_a_deadline_does_not_tell_its_progress(given: int | None) -> None:
+    web = owner("Deployment", progressDeadlineSeconds=given)
+    if given is None:
+        del web["spec"]["progressDeadlineSeconds"]
+    web["status"] = {"conditions": [{**UPDATED, "lastTransitionTime": EARLIER, "lastUpdateTime": EARLIER}]}
+    assert [each["type"] for each in deployment(web, [replica_set("new", 1)], SECONDS).status["conditions"]] == ["Available"]
 
 
 # --- StatefulSets and DaemonSets ---
