@@ -54,11 +54,30 @@ WORKLOADS = [
     _workload("Job", "late", {"activeDeadlineSeconds": 1}, "batch/v1"),
     _workload("CronJob", "never", {"schedule": "0 0 31 2 *"}, "batch/v1"),
 ]
+
+
+def _placed(kind: str, name: str, operator: str) -> dict[str, Any]:
+    """A workload whose Pods require nodes with a label, or without it."""
+    made = _workload(kind, name, {})
+    term = {"matchExpressions": [{"key": "zone", "operator": operator}]}
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    pod = {**made["spec"]["template"]["spec"], "affinity": {"nodeAffinity": affinity}}
+    made["spec"]["template"] = {**made["spec"]["template"], "spec": pod}
+    return made
+
+
 _EXITS = {"operator": "In", "values": [3]}
 _INDEXED = {"completions": 3, "parallelism": 3, "completionMode": "Indexed"}
 POLICIES = [
     _workload("Deployment", "stuck", {"replicas": 1, "progressDeadlineSeconds": 1}),
     _workload("Deployment", "paused", {"replicas": 1, "paused": True}),
+    _workload(
+        "DaemonSet",
+        "surging",
+        {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}},
+    ),
+    _placed("DaemonSet", "placed", "Exists"),
+    _placed("DaemonSet", "elsewhere", "DoesNotExist"),
     _workload(
         "Job",
         "fails",
@@ -184,7 +203,11 @@ def _end_pods(sides: tuple[Kubectl, Kubectl], selector: str, phase: str, code: i
 
 
 def test_policies(sides: tuple[Kubectl, Kubectl]) -> None:
-    """Jobs that end by their policies, and Deployments that are late or paused."""
+    """Jobs that end by their policies, Deployments that are late or paused, DaemonSets that surge or require some nodes."""
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "two", "labels": {"zone": "a"}}}
+    for kubectl in sides:
+        kubectl("create", "-f", "-", input=json.dumps(node))
+        kubectl("taint", "nodes", "two", "node.kubernetes.io/not-ready-")
     _both(sides, "create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": POLICIES}))
     _same(sides, "new workloads with policies", _has("ProgressDeadlineExceeded", "DeploymentPaused"))
     _end_pods(sides, "job-name=fails", "Failed", 3)
@@ -194,4 +217,8 @@ def test_policies(sides: tuple[Kubectl, Kubectl]) -> None:
     _same(sides, "Pods that have ended", _has("PodFailurePolicy", "Matched rules at index 0", '"failedIndexes": "2"'))
     _end_pods(sides, "job-name=each,batch.kubernetes.io/job-completion-index=1", "Succeeded", 0)
     _both(sides, "rollout", "resume", "deployment/paused")
-    _same(sides, "failed indexes", _has("Job has failed indexes", "ReplicaSetUpdated"))
+    _both(sides, "set", "image", "daemonset/surging", "c=j")
+    _both(sides, "label", "nodes", "one", "zone=b")
+    _same(sides, "failed indexes and a Pod beside an old one", _has("Job has failed indexes", "ReplicaSetUpdated"))
+    _both(sides, "taint", "nodes", "two", "example.com/a=b:NoSchedule")
+    _same(sides, "Pods that may stay", _has('"numberMisscheduled": 1'))

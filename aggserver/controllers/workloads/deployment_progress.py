@@ -11,7 +11,7 @@ from typing import NamedTuple
 from aggserver.meta import times
 from aggserver.meta.json_types import JSONMapping, JSONObject
 
-__all__ = ["Progress", "progress_of", "with_condition"]
+__all__ = ["Progress", "announced", "progress_of", "with_condition"]
 
 TYPE = "Progressing"
 _NO_DEADLINE = 2**31 - 1
@@ -41,31 +41,36 @@ def _put(conditions: list[JSONObject], wanted: JSONMapping, now: float) -> list[
     return [*others, {**wanted, "lastTransitionTime": since, "lastUpdateTime": stamp}]
 
 
-def progress_of(
-    owner: JSONObject, counts: JSONMapping, conditions: list[JSONObject], created: str, current: str, now: float
-) -> Progress:
-    """The conditions with Progressing as it is now.
+def announced(owner: JSONObject, conditions: list[JSONObject], created: str, current: str, now: float) -> list[JSONObject]:
+    """The conditions, with Progressing as it is before any progress: paused, resumed, or with another ReplicaSet.
 
-    counts: of the new status. created, current: the names of the ReplicaSet that is being created, and of the present one; ''
-    for none. now: seconds since the epoch.
+    created, current: the names of the ReplicaSet that is being created, and of the present one; '' for none. now: seconds since
+    the epoch.
     """
-    spec, name = owner["spec"], owner["metadata"]["name"]
-    deadline = spec.get("progressDeadlineSeconds", _NO_DEADLINE)
-    if deadline == _NO_DEADLINE:
-        return Progress([each for each in conditions if each["type"] != TYPE], None)
-    before = _of(conditions)
-    if spec.get("paused"):
-        if before.get("reason") == _LATE:
-            return Progress(conditions, None)
-        return Progress(with_condition(conditions, _condition("Unknown", _PAUSED, "Deployment is paused"), now), None)
-    if before.get("reason") == _PAUSED:
+    if _deadline(owner) == _NO_DEADLINE:
+        return conditions
+    reason = _of(conditions).get("reason")
+    if owner["spec"].get("paused"):
+        paused = _condition("Unknown", _PAUSED, "Deployment is paused")
+        return conditions if reason == _LATE else with_condition(conditions, paused, now)
+    if reason == _PAUSED:
         conditions = with_condition(conditions, _condition("Unknown", "DeploymentResumed", "Deployment is resumed"), now)
     if created:
         text = f'Created new replica set "{created}"'
-        conditions = with_condition(conditions, _condition("True", "NewReplicaSetCreated", text), now)
-    elif current and not before:
+        return with_condition(conditions, _condition("True", "NewReplicaSetCreated", text), now)
+    if current and not reason:
         text = f'Found new replica set "{current}"'
-        conditions = with_condition(conditions, _condition("True", "FoundNewReplicaSet", text), now)
+        return with_condition(conditions, _condition("True", "FoundNewReplicaSet", text), now)
+    return conditions
+
+
+def progress_of(owner: JSONObject, counts: JSONMapping, conditions: list[JSONObject], current: str, now: float) -> Progress:
+    """The conditions with Progressing as it is now. conditions: as `announced`. counts: of the new status."""
+    spec, name, deadline = owner["spec"], owner["metadata"]["name"], _deadline(owner)
+    if deadline == _NO_DEADLINE:
+        return Progress([each for each in conditions if each["type"] != TYPE], None)
+    if spec.get("paused"):
+        return Progress(conditions, None)
     subject = f'ReplicaSet "{current}"' if current else f'Deployment "{name}"'
     found, old, wanted = _of(conditions), owner.get("status") or {}, spec.get("replicas", 1)
     is_complete = all(_count(counts, each) == wanted for each in ("updatedReplicas", "replicas", "availableReplicas"))
@@ -87,6 +92,10 @@ def progress_of(
             with_condition(conditions, _condition("False", _LATE, f"{subject} has timed out progressing."), now), None
         )
     return Progress(conditions, left + _SECOND)
+
+
+def _deadline(owner: JSONObject) -> int:
+    return int(owner["spec"].get("progressDeadlineSeconds", _NO_DEADLINE))
 
 
 def _of(conditions: list[JSONObject]) -> JSONObject:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from aggserver.controllers.workloads.deployment_progress import progress_of, with_condition
+from aggserver.controllers.workloads.deployment_progress import announced, progress_of, with_condition
 from aggserver.controllers.workloads.plan import HISTORY, Plan, reference_to, template_hash, without_zeros
 from aggserver.controllers.workloads.replicas import FAILURE
 from aggserver.meta.json_types import JSONObject
@@ -284,9 +284,10 @@ def _tell(plan: Plan, owner: JSONObject, current: JSONObject | None, others: Seq
         found = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
     else:
         found = ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
-    conditions = _with(list((owner.get("status") or {}).get("conditions") or ()), "Available", *found, now)
-    created = next((_name(each) for each in plan.create), "")
-    conditions, plan.again = progress_of(owner, counts, conditions, created, "" if current is None else _name(current), now)
+    created, present = next(map(_name, plan.create), ""), "" if current is None else _name(current)
+    before = list((owner.get("status") or {}).get("conditions") or ())
+    conditions = _with(announced(owner, before, created, present, now), "Available", *found, now)
+    conditions, plan.again = progress_of(owner, counts, conditions, present, now)
     failures = [
         entry
         for each in (current, *others)

@@ -28,7 +28,6 @@ __all__ = [
     "merged_conditions",
     "pod_from",
     "reference_to",
-    "soonest",
     "template_hash",
     "terminating",
     "without_zeros",
@@ -144,10 +143,6 @@ def availability(pods: Iterable[JSONObject], seconds: int, now: float) -> tuple[
         else:
             count += 1
     return count, min(waits, default=None)
-
-
-def soonest(*waits: float | None) -> float | None:
-    return min((wait for wait in waits if wait is not None), default=None)
 
 
 # --- templates and conditions ---
