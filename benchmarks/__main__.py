@@ -1,6 +1,6 @@
 """`python -m benchmarks`: measure aggserver against kube-apiserver and print the table; see docs/benchmarks.md.
 
-A whole run takes about ten minutes, `--quick` two, `--growth` up to twenty, `--hostile` ten, `--soak` twice its minutes. The
+A whole run takes about ten minutes, `--quick` two, `--growth` up to twenty, `--hostile` twenty, `--soak` twice its minutes. The
 machine should run nothing else.
 """
 

@@ -26,7 +26,7 @@ _OF_WORKLOADS = tuple(
 )
 _HASH = re.compile(r"[-=][bcdfghjklmnpqrstvwxz2456789]{5,10}\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-_KINDS = "rc,rs,deployments,statefulsets,daemonsets,jobs,cronjobs,controllerrevisions,pods"
+_KINDS = "rc,rs,deployments,statefulsets,daemonsets,jobs,cronjobs,controllerrevisions,pods,pvc"
 
 
 def _workload(kind: str, name: str, spec: dict[str, Any], version: str = "apps/v1") -> dict[str, Any]:
@@ -66,6 +66,13 @@ def _placed(kind: str, name: str, operator: str) -> dict[str, Any]:
     return made
 
 
+_CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+_KEPT = {
+    "replicas": 2,
+    "serviceName": "db",
+    "podManagementPolicy": "Parallel",
+    "volumeClaimTemplates": [{"metadata": {"name": "v"}, "spec": _CLAIM}],
+}
 _EXITS = {"operator": "In", "values": [3]}
 _INDEXED = {"completions": 3, "parallelism": 3, "completionMode": "Indexed"}
 POLICIES = [
@@ -77,6 +84,9 @@ POLICIES = [
         {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}},
     ),
     _placed("DaemonSet", "placed", "Exists"),
+    _workload("StatefulSet", "scaled", {**_KEPT, "persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"}}),
+    _workload("StatefulSet", "deleted", {**_KEPT, "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}}),
+    _workload("StatefulSet", "kept", _KEPT),
     _placed("DaemonSet", "elsewhere", "DoesNotExist"),
     _workload(
         "Job",
@@ -193,13 +203,13 @@ def test_workloads(sides: tuple[Kubectl, Kubectl]) -> None:
     _both(sides, *events)
 
 
-def _end_pods(sides: tuple[Kubectl, Kubectl], selector: str, phase: str, code: int) -> None:
-    """Write the status of Pods as a kubelet would that has run them."""
+def _end_pod(sides: tuple[Kubectl, Kubectl], selector: str, phase: str, code: int) -> None:
+    """Write the status of a Pod as a kubelet would that has run it."""
     ended = {"name": "c", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
     status = {"phase": phase, "containerStatuses": [{**ended, "state": {"terminated": {"exitCode": code}}}]}
     for kubectl in sides:
-        for name in kubectl("get", "pods", f"--selector={selector}", "-o", "name").stdout.split():
-            kubectl("patch", name, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+        name = kubectl("get", "pods", f"--selector={selector}", "-o", "name").stdout.split()[0]
+        kubectl("patch", name, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
 
 
 def test_policies(sides: tuple[Kubectl, Kubectl]) -> None:
@@ -210,15 +220,18 @@ def test_policies(sides: tuple[Kubectl, Kubectl]) -> None:
         kubectl("taint", "nodes", "two", "node.kubernetes.io/not-ready-")
     _both(sides, "create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": POLICIES}))
     _same(sides, "new workloads with policies", _has("ProgressDeadlineExceeded", "DeploymentPaused"))
-    _end_pods(sides, "job-name=fails", "Failed", 3)
-    _end_pods(sides, "job-name=leads,batch.kubernetes.io/job-completion-index=1", "Succeeded", 0)
-    _end_pods(sides, "job-name=each,batch.kubernetes.io/job-completion-index=2", "Failed", 1)
-    _end_pods(sides, "job-name=each,batch.kubernetes.io/job-completion-index=0", "Succeeded", 0)
+    _end_pod(sides, "job-name=fails", "Failed", 3)
+    _end_pod(sides, "job-name=leads,batch.kubernetes.io/job-completion-index=1", "Succeeded", 0)
+    _end_pod(sides, "job-name=each,batch.kubernetes.io/job-completion-index=2", "Failed", 1)
+    _end_pod(sides, "job-name=each,batch.kubernetes.io/job-completion-index=0", "Succeeded", 0)
     _same(sides, "Pods that have ended", _has("PodFailurePolicy", "Matched rules at index 0", '"failedIndexes": "2"'))
-    _end_pods(sides, "job-name=each,batch.kubernetes.io/job-completion-index=1", "Succeeded", 0)
+    _end_pod(sides, "job-name=each,batch.kubernetes.io/job-completion-index=1", "Succeeded", 0)
     _both(sides, "rollout", "resume", "deployment/paused")
     _both(sides, "set", "image", "daemonset/surging", "c=j")
     _both(sides, "label", "nodes", "one", "zone=b")
+    for name in ("scaled", "deleted", "kept"):
+        _both(sides, "scale", f"statefulset/{name}", "--replicas=1")
+    _both(sides, "delete", "statefulset/deleted")
     _same(sides, "failed indexes and a Pod beside an old one", _has("Job has failed indexes", "ReplicaSetUpdated"))
     _both(sides, "taint", "nodes", "two", "example.com/a=b:NoSchedule")
     _same(sides, "Pods that may stay", _has('"numberMisscheduled": 1'))

@@ -26,7 +26,7 @@ from aggserver.informers.informer import ALL, CONTROLLER, Informer, Transforming
 from aggserver.informers.work_queue import CallLater, call_later, in_turns
 from aggserver.meta import codec
 from aggserver.meta.errors import StatusError
-from aggserver.meta.json_types import JSONObject
+from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.meta.selectors import LabelSelector
 from aggserver.registry.rest import Context, DeleteOptions
 from aggserver.storage import keys
@@ -55,6 +55,7 @@ _CONTROLS = {
     "DaemonSet": ("Pod", "ControllerRevision"),
     "Job": ("Pod",),
 }
+_OWNED = b'"ownerReferences"'  # in the JSON of claims that have owners, and perhaps of others
 _NOT_READY = "node.kubernetes.io/not-ready"
 _WORKERS = 8
 # The plan of a workload with more Pods than this is made in a thread.
@@ -271,13 +272,17 @@ class WorkloadController:
 
         await self._client.update(_at(obj), released, uid=obj["metadata"]["uid"])
 
-    async def _claims(self, owner: JSONObject) -> set[str]:
-        """The names of the PersistentVolumeClaims in the owner's namespace, if the owner has templates of claims."""
+    async def _claims(self, owner: JSONObject) -> dict[str, list[JSONMapping]]:
+        """The owner references of the PersistentVolumeClaims in the owner's namespace by name, if it has templates of claims."""
         if not owner["spec"].get("volumeClaimTemplates"):
-            return set()
+            return {}
         store = self._client.store(*_RESOURCES["PersistentVolumeClaim"])
         result = await store.list(Context(CONTROLLER, owner["metadata"]["namespace"]), ALL)
-        return {keys.split(item.key).name async for item in in_turns(result.items, _MANY)}
+        found: dict[str, list[JSONMapping]] = {}
+        async for item in in_turns(result.items, _MANY):
+            is_owned = _OWNED in item.raw
+            found[keys.split(item.key).name] = item.decoded()["metadata"].get("ownerReferences") or [] if is_owned else []
+        return found
 
     # --- writing ---
 
@@ -289,6 +294,8 @@ class WorkloadController:
         except StatusError as error:
             await self._report(owner, plan, "FailedCreate", error)
             raise
+        for name, references in plan.own:
+            await self._own(owner, name, references)
         try:
             for obj in plan.delete:
                 await self._delete(obj)
@@ -331,6 +338,14 @@ class WorkloadController:
             return {**current, "revision": number}
 
         await self._client.update(_at(revision), renumbered, uid=revision["metadata"]["uid"], of_metadata=False)
+
+    async def _own(self, owner: JSONObject, claim: str, references: list[JSONMapping]) -> None:
+        async def owned(current: JSONObject) -> JSONObject:
+            metadata = {name: value for name, value in current["metadata"].items() if name != "ownerReferences"}
+            return {**current, "metadata": {**metadata, **({"ownerReferences": references} if references else {})}}
+
+        at = ObjectKey(*_RESOURCES["PersistentVolumeClaim"], owner["metadata"]["namespace"], claim)
+        await self._client.update(at, owned)
 
     async def _scale(self, obj: JSONObject, count: int) -> None:
         async def scaled(current: JSONObject) -> JSONObject:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aggserver.meta import codec, times
-from aggserver.meta.json_types import JSONObject
+from aggserver.meta.json_types import JSONMapping, JSONObject
 
 __all__ = [
     "BURST",
@@ -50,6 +50,8 @@ class Plan:
     workload, since hundreds of copies of a large template would fill the memory. delete: objects. scale: ReplicaSets, with their
     new replicas. renumber: ControllerRevisions, with their new revision.
 
+    own: the names of PersistentVolumeClaims, with their new owner references.
+
     annotate: objects, maybe the workload itself, with their new annotations. status: the members of the workload's status that
     are to change; None removes one. failed: the status to write instead if Pods can't be created or deleted, from a reason and
     the error's text; None if it does not say so. again: seconds until the next plan, if nothing happens before.
@@ -59,6 +61,7 @@ class Plan:
     delete: list[JSONObject] = field(default_factory=list)
     scale: list[tuple[JSONObject, int]] = field(default_factory=list)
     renumber: list[tuple[JSONObject, int]] = field(default_factory=list)
+    own: list[tuple[str, list[JSONMapping]]] = field(default_factory=list)
     status: JSONObject = field(default_factory=dict)
     annotate: list[tuple[JSONObject, dict[str, str]]] = field(default_factory=list)
     failed: Callable[[str, str], JSONObject] | None = None

@@ -5,7 +5,7 @@ Pure. Source: k8s.io/kubernetes pkg/controller/statefulset/{stateful_set_control
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aggserver.controllers.workloads.plan import (
@@ -18,20 +18,29 @@ from aggserver.controllers.workloads.plan import (
     pod_from,
     without_zeros,
 )
+from aggserver.controllers.workloads.retention import is_stale, owners_of_claim
 from aggserver.controllers.workloads.revisions import newest_revision, template_of, truncate
-from aggserver.meta.json_types import JSONObject
+from aggserver.meta.json_types import JSONMapping, JSONObject
 
 __all__ = ["is_member", "stateful_set"]
 
 
+# Seconds after which a Pod is tried again whose claims are about to be deleted.
+_STALE = 1.0
+
+
 def stateful_set(
-    owner: JSONObject, pods: Sequence[JSONObject], revisions: Sequence[JSONObject], claims: Iterable[str], now: float
+    owner: JSONObject,
+    pods: Sequence[JSONObject],
+    revisions: Sequence[JSONObject],
+    claims: Mapping[str, Sequence[JSONMapping]],
+    now: float,
 ) -> Plan:
     """The plan for a StatefulSet.
 
-    pods, revisions: those that it controls. claims: the names of the PersistentVolumeClaims in its namespace. now: seconds since
-    the epoch. With the policy OrderedReady, a Pod is created when the one before it is available, and deleted when those after
-    it are gone.
+    pods, revisions: those that it controls. claims: the owner references of the PersistentVolumeClaims in its namespace, by name.
+    now: seconds since the epoch. With the policy OrderedReady, a Pod is created when the one before it is available, and deleted
+    when those after it are gone.
     """
     spec, name, plan = owner["spec"], owner["metadata"]["name"], Plan()
     wanted, start = spec.get("replicas", 1), (spec.get("ordinals") or {}).get("start", 0)
@@ -43,11 +52,14 @@ def stateful_set(
     new, old = update["metadata"]["name"], current["metadata"]["name"]
     first_new = start + _old_pods(status, strategy)
     by_name = {pod["metadata"]["name"]: pod for pod in pods}
-    ordinals, known, most = range(start, start + wanted), set(claims), burst(len(pods))
+    is_waiting = False
+    ordinals, known, most = range(start, start + wanted), claims.keys(), burst(len(pods))
     for ordinal in ordinals:
         pod_name = f"{name}-{ordinal}"
         pod = by_name.get(pod_name)
-        if pod is None:
+        if pod is None and is_stale(pod_name, claims, _claim_names(owner, pod_name)):
+            is_waiting = True
+        elif pod is None:
             plan.create += [claim for claim in _claims(owner, pod_name) if claim["metadata"]["name"] not in known]
             made = current if ordinal < first_new else update
             plan.create.append(_pod(owner, template_of(made), pod_name, ordinal, made["metadata"]["name"]))
@@ -55,9 +67,13 @@ def stateful_set(
             plan.delete += [pod] if "deletionTimestamp" not in pod["metadata"] else []
         if len(plan.create) >= most or (not in_parallel and not _is_available(pod, seconds, now)):
             break
+        if pod is not None:
+            _own(plan, owner, pod, claims, is_surplus=False)
     else:
         names = dict.fromkeys(f"{name}-{ordinal}" for ordinal in ordinals)
         surplus = [pod for key, pod in sorted(by_name.items(), key=_ordinal) if key not in names]
+        for pod in surplus:
+            _own(plan, owner, pod, claims, is_surplus=True)
         gone = surplus if in_parallel else surplus[-1:]
         if not gone and not plan.delete and strategy.get("type") != "OnDelete":
             partition = start + (strategy.get("rollingUpdate") or {}).get("partition", 0)
@@ -67,6 +83,8 @@ def stateful_set(
     present = [pod for pod in pods if is_active(pod)]
     ready = sum(map(is_ready, present))
     available, plan.again = availability(present, seconds, now)
+    if is_waiting:
+        plan.again = _STALE
     updated = sum(_revision_of(pod) == new for pod in present)
     if strategy.get("type") != "OnDelete" and updated == len(present) == wanted == ready:
         old = new
@@ -85,6 +103,19 @@ def stateful_set(
     }
     truncate(owner, revisions, {old, current["metadata"]["name"], new, *map(_revision_of, pods)}, plan)
     return plan
+
+
+def _own(
+    plan: Plan, owner: JSONObject, pod: JSONObject, claims: Mapping[str, Sequence[JSONMapping]], *, is_surplus: bool
+) -> None:
+    for name in _claim_names(owner, pod["metadata"]["name"]):
+        references = owners_of_claim(owner, pod, claims[name], is_surplus=is_surplus) if name in claims else None
+        if references is not None:
+            plan.own.append((name, references))
+
+
+def _claim_names(owner: JSONObject, pod: str) -> list[str]:
+    return [f"{each['metadata']['name']}-{pod}" for each in owner["spec"].get("volumeClaimTemplates") or ()]
 
 
 def is_member(owner: str, pod: str) -> bool:

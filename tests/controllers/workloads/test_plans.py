@@ -471,14 +471,14 @@ def test_a_deployment_without_a_deadline_does_not_tell_its_progress(given: int |
 # --- StatefulSets and DaemonSets ---
 
 
-def stateful(given: dict[str, Any], pods: list[dict[str, Any]], claims: Any = (), revisions: Any = ()) -> Plan:
+def stateful(given: dict[str, Any], pods: list[dict[str, Any]], claims: Any = None, revisions: Any = ()) -> Plan:
     """The plan for a StatefulSet that has the revision of its template, unless others are given."""
-    known = revisions or stateful_set(given, pods, [], claims, SECONDS).create[:1]
-    return stateful_set(given, pods, known, claims, SECONDS)
+    known = revisions or stateful_set(given, pods, [], claims or {}, SECONDS).create[:1]
+    return stateful_set(given, pods, known, claims or {}, SECONDS)
 
 
 def daemon(given: dict[str, Any], pods: list[dict[str, Any]], *nodes: dict[str, Any]) -> Plan:
-    known = daemon_set(given, pods, [], [], SECONDS).create
+    known = daemon_set(given, pods, [], {}, SECONDS).create
     return daemon_set(given, pods, known, nodes or [NODE], SECONDS)
 
 
@@ -526,14 +526,14 @@ def test_claims_of_a_stateful_set() -> None:
     )
     assert made["spec"]["volumes"] == [{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}}]
     assert (made["spec"]["hostname"], made["spec"]["subdomain"]) == ("web-0", "db")
-    assert names(stateful(db, [], ["data-web-0"]).create) == ["web-0"]
+    assert names(stateful(db, [], {"data-web-0": []}).create) == ["web-0"]
 
 
 def test_revisions_of_a_stateful_set() -> None:
     db = owner("StatefulSet")
     first = stateful(db, [pod("web-0", labels=STATEFUL)]).status
     assert first["currentRevision"] == first["updateRevision"] == STATEFUL["controller-revision-hash"]
-    (made,) = stateful_set(db, [pod("web-0", labels=STATEFUL)], [], [], SECONDS).create
+    (made,) = stateful_set(db, [pod("web-0", labels=STATEFUL)], [], {}, SECONDS).create
     db["status"], db["spec"]["template"] = first, OTHER
     second = stateful(db, [pod("web-0", labels=STATEFUL)], revisions=[made]).status
     assert second["currentRevision"] == first["currentRevision"] != second["updateRevision"]
@@ -542,9 +542,9 @@ def test_revisions_of_a_stateful_set() -> None:
 
 def test_pods_below_the_partition_are_of_the_current_revision() -> None:
     db = owner("StatefulSet", replicas=2, podManagementPolicy="Parallel", updateStrategy={"rollingUpdate": {"partition": 1}})
-    (first,) = [each for each in stateful_set(db, [], [], [], SECONDS).create if each["kind"] == "ControllerRevision"]
+    (first,) = [each for each in stateful_set(db, [], [], {}, SECONDS).create if each["kind"] == "ControllerRevision"]
     db["status"], db["spec"]["template"] = {"currentRevision": first["metadata"]["name"]}, OTHER
-    second, old, new = stateful_set(db, [], [first], [], SECONDS).create
+    second, old, new = stateful_set(db, [], [first], {}, SECONDS).create
     assert (second["kind"], second["revision"]) == ("ControllerRevision", 2)
     assert [each["spec"]["containers"][0]["image"] for each in (old, new)] == ["i", "j"]
     assert [each["metadata"]["labels"]["controller-revision-hash"] for each in (old, new)] == [
@@ -632,7 +632,7 @@ def test_a_daemon_set_updates_as_many_nodes_as_may_be_unavailable() -> None:
 def revised(kind: str, template: Any, revisions: list[dict[str, Any]], pods: Any = (), **spec: Any) -> Plan:
     given = owner(kind, template=template, **spec)
     if kind == "StatefulSet":
-        return stateful_set(given, list(pods), revisions, [], SECONDS)
+        return stateful_set(given, list(pods), revisions, {}, SECONDS)
     return daemon_set(given, list(pods), revisions, [NODE], SECONDS)
 
 
@@ -685,7 +685,7 @@ def test_a_taken_name_of_a_revision(kind: str) -> None:
     (made,) = new_revisions(revised(kind, TEMPLATE, []))
     given = owner(kind)
     given["status"] = {"collisionCount": 1}
-    plan = stateful_set(given, [], [], [], SECONDS) if kind == "StatefulSet" else daemon_set(given, [], [], [NODE], SECONDS)
+    plan = stateful_set(given, [], [], {}, SECONDS) if kind == "StatefulSet" else daemon_set(given, [], [], [NODE], SECONDS)
     assert new_revisions(plan)[0]["metadata"]["name"] != made["metadata"]["name"]
 
 
