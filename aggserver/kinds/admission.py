@@ -14,6 +14,7 @@ from typing import Protocol
 from aggserver.admission.chain import CREATE, DELETE, UPDATE, Attributes, forbidden
 from aggserver.authentication.user import node_name
 from aggserver.informers.informer import ALL, CONTROLLER
+from aggserver.informers.work_queue import in_turns
 from aggserver.kinds.kubelets import Kubelets
 from aggserver.kinds.plugins import additions
 from aggserver.meta import errors, quantity
@@ -26,6 +27,8 @@ __all__ = ["KindPlugins", "World"]
 
 _DEFAULT_STORAGE = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 _DEFAULT_INGRESS = ("ingressclass.kubernetes.io/is-default-class",)
+_IS_DEFAULT = b'is-default-class"'  # in the JSON of what has one of these
+_AT_ONCE = 5000  # classes that are looked at before other tasks run
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 # What NodeRestriction looks at: (group, resource, subresource).
@@ -214,7 +217,7 @@ class KindPlugins:
         return True
 
     async def _default_priority(self) -> JSONObject | None:
-        known = await self._all("scheduling.k8s.io", "priorityclasses")
+        known = await self._marked("scheduling.k8s.io", "priorityclasses", b'"globalDefault":true')
         return min((each for each in known if each.get("globalDefault")), key=lambda each: each["value"], default=None)
 
     async def _check_default(self, attributes: Attributes, obj: JSONObject, old: JSONObject | None) -> bool:
@@ -233,7 +236,8 @@ class KindPlugins:
     async def _set_storage_class(self, attributes: Attributes, claim: JSONObject, old: JSONObject | None) -> bool:
         if old is not None or "storageClassName" in claim["spec"]:
             return False
-        additions.set_storage_class(claim, _default(await self._all("storage.k8s.io", "storageclasses"), _DEFAULT_STORAGE))
+        classes = await self._marked("storage.k8s.io", "storageclasses", _IS_DEFAULT)
+        additions.set_storage_class(claim, _default(classes, _DEFAULT_STORAGE))
         return True
 
     async def _check_size(self, attributes: Attributes, claim: JSONObject, old: JSONObject | None) -> bool:
@@ -254,7 +258,7 @@ class KindPlugins:
     async def _set_ingress_class(self, attributes: Attributes, ingress: JSONObject, old: JSONObject | None) -> bool:
         if old is not None or "ingressClassName" in ingress["spec"]:
             return False
-        classes = await self._all("networking.k8s.io", "ingressclasses")
+        classes = await self._marked("networking.k8s.io", "ingressclasses", _IS_DEFAULT)
         additions.set_ingress_class(ingress, _default(classes, _DEFAULT_INGRESS))
         return True
 
@@ -327,11 +331,13 @@ class KindPlugins:
         found = store.known(namespace, name) or await store.find(Context(CONTROLLER, namespace), name)
         return None if found is None else found.decoded()
 
-    async def _all(self, group: str, resource: str) -> list[JSONObject]:
+    async def _marked(self, group: str, resource: str, mark: bytes) -> list[JSONObject]:
+        """The objects whose JSON has these bytes: of thousands of classes, few may be the default, and each Pod asks."""
         store = self._world.store(group, resource)
         if not await store.count(Context(CONTROLLER)):
             return []
-        return [obj.decoded() for obj in (await store.list(Context(CONTROLLER), ALL)).items]
+        listed = (await store.list(Context(CONTROLLER), ALL)).items
+        return [obj.decoded() async for obj in in_turns(listed, _AT_ONCE) if mark in obj.raw]
 
 
 # Workloads that PodSecurity looks at -> where their template is.

@@ -136,7 +136,13 @@ class KineStorage(EtcdStorage):
                     "server at a time can use it: stop the other one, or use etcd for several servers"
                 )
             seen = now
-        if not await self._hold(seen.revision if seen is not None else 0):
+        before = 0 if seen is None else seen.revision
+        if not await self._hold(before):
+            now = await self.get(HOLDER)
+            if before == (0 if now is None else now.revision):
+                raise Unavailable(
+                    "kine refused this server's hold on the store, although nobody else has it: is its database busy?"
+                )
             raise Unavailable("another server has begun to use the store in kine at the same time, and only one can")
         self._guards.clear()
 

@@ -60,3 +60,20 @@ async def test_only_what_was_written_is_acknowledged(
         with pytest.raises(error):
             await write
     assert not store.left
+
+
+class Free(Answering):
+    """Nobody has the hold, and it is refused; `taken` says whether somebody has it then."""
+
+    taken = False
+
+    async def get(self, key: str, *, revision: int = 0) -> KeyValue | None:
+        return KeyValue(key, b"", 9, 9) if self.taken and not self.left else None
+
+
+@pytest.mark.parametrize(("taken", "told"), [(False, "is its database busy"), (True, "another server has begun")])
+async def test_a_hold_that_is_refused_is_another_servers_fault_only_if_that_has_it(taken: bool, told: str) -> None:
+    store = Free([BUSY])
+    store.taken = taken
+    with pytest.raises(Unavailable, match=told):
+        await store._take()
