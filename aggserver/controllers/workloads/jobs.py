@@ -109,7 +109,8 @@ def job(owner: JSONObject, pods: Sequence[JSONObject], now: float) -> Plan:
         plan.again = left
     if end is not None:
         found[end.target] = found[end.condition] = ("True", end.reason, end.message)
-        counts["failed"] += len(plan.delete)  # they have failed, too
+        if end.condition == "Failed":
+            counts["failed"] += len(plan.delete)  # they have failed, too
     plan.status = {
         **without_zeros(active=len(active) - len(plan.delete), **counts),
         "ready": 0 if plan.delete else sum(map(is_ready, active)),
