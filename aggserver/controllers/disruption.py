@@ -69,13 +69,12 @@ class DisruptionController:
             tasks.create_task(self._budgets.run())
             tasks.create_task(self._stale.run())
 
-    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        changed: dict[str, None] = {}
-        for pod in (before, after):
+    async def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        is_relabelled = before is None or after is None or before.labels != after.labels
+        for pod in (before, after) if is_relabelled else (after,):
             if pod is not None:
-                changed |= dict.fromkeys(self._selectors.matching(pod.namespace, pod.labels))
-        for key in changed:
-            self._budgets.enqueue(key, within=min(_LONGEST, _WAIT * self._counts.get(key, 0)))
+                async for key in self._selectors.matching(pod.namespace, pod.labels):
+                    self._budgets.enqueue(key, within=min(_LONGEST, _WAIT * self._counts.get(key, 0)))
         if after is not None:
             self._watch_disruption(after)
 

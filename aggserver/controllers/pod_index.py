@@ -7,7 +7,7 @@ Pods with one of its labels, the one that fewest have, and not about all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from aggserver.controllers.pod_facts import Pod, pod_of
@@ -24,7 +24,7 @@ V = TypeVar("V")
 
 
 # (the Pod as it was, as it is): None before it was known, or after it is gone.
-Listener = Callable[[Pod | None, Pod | None], None]
+Listener = Callable[[Pod | None, Pod | None], Awaitable[None]]
 
 
 class PodIndex:
@@ -51,7 +51,7 @@ class PodIndex:
         await self._caught_up.wait()
 
     def listen(self, listener: Listener) -> None:
-        """Call a function with each change from now on, which must be quick."""
+        """Await a function with each change from now on. The next change waits for it."""
         self._listeners.append(listener)
 
     def selected(self, namespace: str, selector: LabelSelector) -> Iterable[Pod]:
@@ -91,7 +91,7 @@ class PodIndex:
             self._add(pod)
         if pod != before:
             for listener in self._listeners:
-                listener(before, pod)
+                await listener(before, pod)
         return None
 
     def _add(self, pod: Pod) -> None:

@@ -1,17 +1,20 @@
 """SelectorIndex: the objects with a selector that match the labels of another one, such as the Services of a Pod.
 
 Each selector is kept under one of the labels that it requires, the one that fewest others are kept under, so that to look up the
-labels of a Pod takes no time for the thousands of Services that require something else. Pure.
+labels of a Pod takes no time for the thousands of Services that require something else. Those that require the same are looked at
+in turns with other tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 
+from aggserver.informers.work_queue import in_turns
 from aggserver.meta.selectors import LabelSelector
 
 __all__ = ["SelectorIndex"]
 
+_AT_ONCE = 500  # selectors that are compared before other tasks run
 # (namespace, key, value) of a label; ("", "") for selectors that require no label of one value.
 _Place = tuple[str, str, str]
 
@@ -41,12 +44,14 @@ class SelectorIndex:
     def get(self, key: str) -> LabelSelector | None:
         return self._selectors.get(key)
 
-    def matching(self, namespace: str, labels: Mapping[str, str]) -> Iterator[str]:
+    async def matching(self, namespace: str, labels: Mapping[str, str]) -> AsyncIterator[str]:
         """The keys of the objects in a namespace whose selectors match."""
-        for name, value in (*labels.items(), ("", "")):
-            for key in self._at.get((namespace, name, value), ()):
-                if self._selectors[key].matches(labels):
-                    yield key
+        places = [(namespace, name, value) for name, value in labels.items()]
+        candidates = [key for place in (*places, (namespace, "", "")) for key in self._at.get(place, ())]
+        async for key in in_turns(candidates, _AT_ONCE):
+            selector = self._selectors.get(key)  # it may have gone meanwhile
+            if selector is not None and selector.matches(labels):
+                yield key
 
     def _best(self, namespace: str, selector: LabelSelector) -> _Place:
         places = [

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from aggserver.controllers import selector_index
 from aggserver.controllers.pod_facts import Controller, NamedPort, Pod, pod_of
 from aggserver.controllers.pod_index import PodIndex
 from aggserver.controllers.selector_index import SelectorIndex
 from aggserver.kinds.served import Kinds
 from aggserver.meta.selectors import LabelSelector
 from tests.fakes.asgi import Client
-from tests.fakes.clock import until
+from tests.fakes.clock import CountedLoop, until
 from tests.fakes.server import LocalServer
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -88,7 +89,10 @@ class Index:
         self.kinds = kinds
         self.pods = PodIndex(lambda: kinds.store("", "pods"), server.timers.call_later)
         self.told: list[tuple[Any, Any]] = []
-        self.pods.listen(lambda before, after: self.told.append((before and before.name, after and after.name)))
+        self.pods.listen(self._tell)
+
+    async def _tell(self, before: Pod | None, after: Pod | None) -> None:
+        self.told.append((before and before.name, after and after.name))
 
     def names(self, selector: str) -> list[str]:
         return sorted(pod.name for pod in self.pods.selected("default", LabelSelector.parse(selector)))
@@ -149,21 +153,40 @@ def selectors(**texts: str) -> SelectorIndex:
     return made
 
 
-def test_which_selectors_match() -> None:
+async def test_which_selectors_match() -> None:
     made = selectors(web="app=web", one="app=web,n=1", all="", other="app!=web", some="app in (web,x)")
     made.put("elsewhere/web", LabelSelector.parse("app=web"))
-    assert sorted(made.matching("ns", {"app": "web", "n": "1"})) == ["ns/all", "ns/one", "ns/some", "ns/web"]
-    assert sorted(made.matching("ns", {})) == ["ns/all", "ns/other"]
+    assert sorted([key async for key in made.matching("ns", {"app": "web", "n": "1"})]) == [
+        "ns/all",
+        "ns/one",
+        "ns/some",
+        "ns/web",
+    ]
+    assert sorted([key async for key in made.matching("ns", {})]) == ["ns/all", "ns/other"]
     made.put("ns/web", LabelSelector.parse("app=x"))
     made.put("ns/all", None)
-    assert sorted(made.matching("ns", {"app": "web"})) == ["ns/some"]
-    assert sorted(made.matching("ns", {"app": "x"})) == ["ns/other", "ns/some", "ns/web"]
+    assert sorted([key async for key in made.matching("ns", {"app": "web"})]) == ["ns/some"]
+    assert sorted([key async for key in made.matching("ns", {"app": "x"})]) == ["ns/other", "ns/some", "ns/web"]
     assert made.get("ns/all") is None
 
 
-def test_selectors_with_a_common_label_are_told_apart_by_another() -> None:
+async def test_selectors_with_a_common_label_are_told_apart_by_another() -> None:
     """So that a Pod is not asked about all of thousands of Services."""
     made = selectors(**{f"s{number}": f"app=web,number={number}" for number in range(1000)})
     asked = [key for places in made._at.values() for key in places if len(places) > 1]
     assert asked == []
-    assert list(made.matching("ns", {"app": "web", "number": "7"})) == ["ns/s7"]
+    assert [key async for key in made.matching("ns", {"app": "web", "number": "7"})] == ["ns/s7"]
+
+
+async def test_others_run_while_thousands_of_selectors_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selector_index, "_AT_ONCE", 10)
+    made = selectors(**{f"s{number}": "app=web" for number in range(100)})
+    loop, found = CountedLoop(), []
+    await asyncio.sleep(0)
+    before = loop.turn
+    async for key in made.matching("ns", {"app": "web"}):
+        found.append(key)
+        if len(found) == 50:
+            made.put("ns/s99", None)  # gone meanwhile
+    assert (len(found), loop.turn - before) == (99, 10)
+    loop.stop()

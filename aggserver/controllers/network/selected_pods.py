@@ -94,16 +94,14 @@ class SelectedPods:
             listener(key, 0.0)
         return None
 
-    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        changed: dict[str, None] = {}
-        if before is not None:
-            changed |= dict.fromkeys(self._selectors.matching(before.namespace, before.labels))
-        if after is not None and (before is None or after.labels != before.labels):
-            changed |= dict.fromkeys(self._selectors.matching(after.namespace, after.labels))
-        for key in changed:
-            within = min(_LONGEST, _WAIT * self._counts.get(key, 0))
-            for listener in self._listeners:
-                listener(key, within)
+    async def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        is_relabelled = before is None or after is None or before.labels != after.labels
+        for pod in (before, after) if is_relabelled else (after,):
+            if pod is not None:
+                async for key in self._selectors.matching(pod.namespace, pod.labels):
+                    within = min(_LONGEST, _WAIT * self._counts.get(key, 0))
+                    for listener in self._listeners:
+                        listener(key, within)
 
 
 def _kept(service: JSONObject) -> JSONObject:

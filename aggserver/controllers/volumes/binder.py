@@ -77,7 +77,7 @@ class VolumeBinder:
         await self._needs_pods.wait()
         await self._pods.run()
 
-    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+    async def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
         if after is not None and after.claims and (before is None or before.claims != after.claims):
             for claim in after.claims:
                 if f"{after.namespace}/{claim}" in self._claims.objects:

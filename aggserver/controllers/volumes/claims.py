@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from aggserver.controllers.internal_client import InternalClient, service_account
 from aggserver.controllers.volumes.finalizers import is_leaving, keep_finalizer, release
 from aggserver.endpoints.installer import Installer
-from aggserver.informers.informer import ALL, CONTROLLER, Informer
+from aggserver.informers.informer import ALL, CONTROLLER, Informer, TransformingInformer
 from aggserver.informers.work_queue import CallLater, WorkQueue, call_later, in_turns
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.rest import Context
@@ -27,6 +27,7 @@ FINALIZER = "kubernetes.io/pvc-protection"
 _TOGETHER = 100  # claims that are decided by one read of a namespace's Pods; further ones wait for the next read
 _STEPS = 1000  # volumes, or claims, that are processed before other tasks run
 _DECODED = 256 * 1024  # bytes of Pods that are decoded before other tasks run: some milliseconds
+_METADATA = ("namespace", "name", "uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 _SOON = 1.0  # seconds until a claim is checked again whose Pod the watch has not delivered yet, or is gone since
 
 
@@ -37,7 +38,7 @@ class ClaimProtection:
         self._client = InternalClient(installer, storage, service_account("pvc-protection-controller"))
         self._pod_store = self._client.store("", "pods")
         self._claims = Informer(self._client.store("", "persistentvolumeclaims"), self._sync_claim, later)
-        self._pods = Informer(self._pod_store, self._sync_pod, later)
+        self._pods = TransformingInformer(self._pod_store, _kept, self._sync_pod, later)
         self._namespaces = WorkQueue("claims of the namespace", self._look, later)
         # By namespace, the names of deleted claims to check; and by Pod, the keys of claims that it used when it was last seen.
         self._waiting: dict[str, dict[str, None]] = {}
@@ -122,6 +123,13 @@ class ClaimProtection:
 def _at(key: str) -> ObjectKey:
     namespace, _, name = key.partition("/")
     return ObjectKey("", "persistentvolumeclaims", namespace, name)
+
+
+def _kept(pod: JSONObject) -> JSONObject:
+    """What is kept of a Pod: whose claims it uses. As a whole it would take ten times its bytes."""
+    metadata = {name: pod["metadata"][name] for name in _METADATA if name in pod["metadata"]}
+    volumes = [each for each in _volumes(pod) if "persistentVolumeClaim" in each or "ephemeral" in each]
+    return {"metadata": metadata, "spec": {"nodeName": pod["spec"].get("nodeName", ""), "volumes": volumes}}
 
 
 def _volumes(pod: JSONObject) -> Sequence[JSONObject]:

@@ -11,7 +11,7 @@ from aggserver.controllers.workloads.node_affinity import is_required
 from aggserver.controllers.workloads.plan import REVISION_LABEL, Plan
 from tests.controllers.workloads.test_plans import SECONDS, names, owner, pod
 
-GOING = {"deletionTimestamp": "2026-01-02T03:04:00Z"}
+GOING: Any = {"deletionTimestamp": "2026-01-02T03:04:00Z"}
 
 
 def node(name: str, *effects: str, **labels: str) -> dict[str, Any]:
