@@ -228,10 +228,7 @@ def test_policies(sides: tuple[Kubectl, Kubectl]) -> None:
     _end_pod(sides, "job-name=each,batch.kubernetes.io/job-completion-index=1", "Succeeded", 0)
     _both(sides, "rollout", "resume", "deployment/paused")
     _both(sides, "set", "image", "daemonset/surging", "c=j")
-    _both(sides, "label", "nodes", "two", "zone-")
     for name in ("scaled", "deleted", "kept"):
         _both(sides, "scale", f"statefulset/{name}", "--replicas=1")
     _both(sides, "delete", "statefulset/deleted")
     _same(sides, "failed indexes and a Pod beside an old one", _has("Job has failed indexes", "ReplicaSetUpdated"))
-    _both(sides, "taint", "nodes", "two", "example.com/a=b:NoSchedule")
-    _same(sides, "Pods that may stay", _has('"numberMisscheduled": 1'))
