@@ -1,7 +1,7 @@
 """Single requests that make controllers work for as long as they are let: workloads, and what selects or counts their Pods.
 
 They are sent to servers that make Pods (`aggserver dev --pods=run`, kube-controller-manager), as those of `hostile_requests.py`
-are. Each has a namespace of its own, and what it made is stopped after it, but not removed.
+are. Each has a namespace of its own, and the workload is deleted after it, with its Pods.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _workload(kind: str, *, under: dict[str, str] | None = None, **spec: Any) ->
         quotas = (_in(namespace, "ResourceQuota", "few", hard=under),) if under else ()
         before = (built_in("/api/v1/namespaces", "Namespace", namespace), *quotas)
         made = _in(namespace, kind, "many", *before, **selecting, template=pod, **spec)
-        return replace(made, after=(Sent("DELETE", f"{made.path}/many?propagationPolicy=Orphan"),))
+        return replace(made, after=(Sent("DELETE", f"{made.path}/many?propagationPolicy=Background"),))
 
     return make
 
