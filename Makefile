@@ -32,7 +32,7 @@ help:
 	@echo 'make versions      aggserver beside kube-apiserver of Kubernetes 1.31 to 1.36 (ARGS="v1.33.7" for one)'
 	@echo 'make operators     upstream tests of operators with the real binaries and with those of aggserver envtest'
 	@echo 'make postgres      the example on PostgreSQL, with a real one (root, or PostgreSQL on PATH)'
-	@echo 'make fuzz          inputs that grow; schemas, values, merging and CEL at random; for SECONDS=60 each'
+	@echo 'make fuzz          inputs that grow; schemas, values, merging, CEL and Pods at random; for SECONDS=60 each'
 	@echo 'make mutants       small changes of a package, and whether its unit tests notice (PACKAGE=merge N=100)'
 	@echo 'make kills         kill servers at each step of an adoption and of a release'
 	@echo 'make lint          ruff and mypy'
@@ -89,6 +89,7 @@ fuzz: controlplane
 	$(BIN)/python -m tests.growth --seconds $(SECONDS)
 	$(BIN)/python -m tests.fuzz $(SECONDS)
 	$(BIN)/python -m tests.owners --seconds $(SECONDS)
+	$(BIN)/python -m tests.pods --seconds $(SECONDS)
 
 PACKAGE := merge
 N := 100

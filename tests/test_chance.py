@@ -14,7 +14,7 @@ TESTS = Path(__file__).parent
 FILES = {str(path.relative_to(TESTS)): path.read_text() for path in TESTS.rglob("*.py") if path != Path(__file__)}
 
 # Where chance lives. Each tells its seed, and takes it as an option.
-BY_CHANCE = {"fuzz.py", "growth/__main__.py", "history/__main__.py", "owners/__main__.py"}
+BY_CHANCE = {"fuzz.py", "growth/__main__.py", "history/__main__.py", "owners/__main__.py", "pods/__main__.py"}
 # The module's own generator, or one without a seed; and what nobody can draw again.
 DRAWN = re.compile(
     r"(?<![\w.])random\.(?!Random\()\w+\(|\bRandom\(\)|\bSystemRandom\b|\burandom\(|\buuid[14]\(|(?<![\w.])secrets\.\w+\("
