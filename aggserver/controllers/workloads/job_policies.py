@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from aggserver.controllers.workloads.indexes import Indexes
+from aggserver.controllers.workloads.completion_indexes import CompletionIndexes
 from aggserver.meta.json_types import JSONMapping
 
 __all__ = ["COUNT", "Failure", "failure_of", "success_of"]
@@ -54,14 +54,14 @@ def _exits(status: JSONMapping, wanted: JSONMapping) -> Iterator[JSONMapping]:
                 yield container
 
 
-def success_of(policy: JSONMapping | None, completions: int, succeeded: Indexes) -> str:
+def success_of(policy: JSONMapping | None, completions: int, succeeded: CompletionIndexes) -> str:
     """Why the Job is complete, '' if it is not. policy: None for a Job without one."""
     for number, rule in enumerate((policy or {}).get("rules") or ()) if succeeded.intervals else ():
         count, text = rule.get("succeededCount"), rule.get("succeededIndexes")
         if text is None:
             is_met = count is not None and succeeded.total >= count
         else:
-            required = Indexes.parse(text, completions)
+            required = CompletionIndexes.parse(text, completions)
             met = (required & succeeded).total
             is_met = bool(required.intervals) and (met == required.total or (count is not None and met >= count))
         if is_met:

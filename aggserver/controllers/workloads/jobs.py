@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from aggserver.controllers.workloads.indexes import Indexes
+from aggserver.controllers.workloads.completion_indexes import CompletionIndexes
 from aggserver.controllers.workloads.job_policies import Failure, failure_of, success_of
 from aggserver.controllers.workloads.plan import (
     INDEX,
@@ -51,8 +51,8 @@ class _Pods:
     active: list[JSONObject]
     succeeded: int
     failures: list[tuple[JSONObject, Failure]]
-    done: Indexes
-    lost: Indexes
+    done: CompletionIndexes
+    lost: CompletionIndexes
 
     @property
     def failed(self) -> int:
@@ -141,10 +141,12 @@ def _sorted(owner: JSONObject, pods: Sequence[JSONObject]) -> _Pods:
     for pod in pods:
         by_phase.setdefault((pod.get("status") or {}).get("phase", ""), []).append(pod)
     failures = [(pod, failure_of(spec.get("podFailurePolicy"), pod)) for pod in by_phase["Failed"]]
-    found = _Pods([pod for pod in pods if is_active(pod)], len(by_phase["Succeeded"]), failures, Indexes(), Indexes())
+    found = _Pods(
+        [pod for pod in pods if is_active(pod)], len(by_phase["Succeeded"]), failures, CompletionIndexes(), CompletionIndexes()
+    )
     if _is_indexed(spec):
         below = spec["completions"]
-        found.done = Indexes.parse(status.get("completedIndexes") or "", below) | _indexes(by_phase["Succeeded"], below)
+        found.done = CompletionIndexes.parse(status.get("completedIndexes") or "", below) | _indexes(by_phase["Succeeded"], below)
         limit = spec.get("backoffLimitPerIndex")
         if limit is not None:
             lost = [
@@ -152,7 +154,7 @@ def _sorted(owner: JSONObject, pods: Sequence[JSONObject]) -> _Pods:
                 for pod, failure in failures
                 if failure.action == "FailIndex" or (failure.action != "Ignore" and _number(pod, _COUNTED) >= limit)
             ]
-            found.lost = Indexes.parse(status.get("failedIndexes") or "", below) | _indexes(lost, below)
+            found.lost = CompletionIndexes.parse(status.get("failedIndexes") or "", below) | _indexes(lost, below)
     return found
 
 
@@ -214,8 +216,8 @@ def _number(pod: JSONObject, annotation: str, otherwise: int = -1) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else otherwise
 
 
-def _indexes(pods: Sequence[JSONObject], below: int) -> Indexes:
-    return Indexes.of(number for pod in pods if 0 <= (number := _number(pod, INDEX)) < below)
+def _indexes(pods: Sequence[JSONObject], below: int) -> CompletionIndexes:
+    return CompletionIndexes.of(number for pod in pods if 0 <= (number := _number(pod, INDEX)) < below)
 
 
 def _with_index(spec: JSONObject) -> JSONObject:

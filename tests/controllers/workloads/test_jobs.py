@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aggserver.controllers.workloads.indexes import Indexes
+from aggserver.controllers.workloads.completion_indexes import CompletionIndexes
 from aggserver.controllers.workloads.jobs import job
 from aggserver.controllers.workloads.plan import INDEX, Plan
 from tests.controllers.workloads.test_plans import SECONDS, owner, pod
@@ -176,18 +176,18 @@ TEXTS = ["", "0", "0,1", "0-2", "1,3-5,7,8", "0-1999999999"]
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_the_text_of_indexes(text: str) -> None:
-    assert str(Indexes.parse(text, 2**31)) == text
+    assert str(CompletionIndexes.parse(text, 2**31)) == text
 
 
 @pytest.mark.parametrize(
     ("text", "read"), [("0-9", "0-4"), ("7", ""), ("3-1", ""), ("a", ""), ("1,-2", ""), ("2,1,0", "0-2"), ("0-3,2-4", "0-4")]
 )
 def test_other_texts_of_indexes(text: str, read: str) -> None:
-    assert str(Indexes.parse(text, 5)) == read
+    assert str(CompletionIndexes.parse(text, 5)) == read
 
 
 def test_indexes_of_two_sets() -> None:
-    left, right = Indexes.of([0, 1, 2, 5, 6, 9]), Indexes.parse("2-5,9-20", 100)
+    left, right = CompletionIndexes.of([0, 1, 2, 5, 6, 9]), CompletionIndexes.parse("2-5,9-20", 100)
     assert (str(left | right), str(left & right), (left & right).total) == ("0-6,9-20", "2,5,9", 3)
     assert list(left.others(12)) == [3, 4, 7, 8, 10, 11]
     assert list(left.others(3)) == []

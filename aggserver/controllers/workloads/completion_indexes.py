@@ -1,4 +1,4 @@
-"""Indexes: completion indexes of a Job as intervals. Their text is that of its status and of its success policy: `0,3-5`.
+"""CompletionIndexes: those of a Job as intervals. Their text is that of its status and of its success policy: `0,3-5`.
 
 A Job may have two billion, of which mostly neighbours have succeeded. Pure.
 Source: k8s.io/kubernetes pkg/controller/job/indexed_job_utils.go, v1.36.3.
@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-__all__ = ["Indexes"]
+__all__ = ["CompletionIndexes"]
 
 _DIGITS = 10  # of the largest int32
 
 
-class Indexes(NamedTuple):
+class CompletionIndexes(NamedTuple):
     """intervals: their first and last numbers, in order, with gaps between them."""
 
     intervals: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def parse(cls, text: str, below: int) -> Indexes:
+    def parse(cls, text: str, below: int) -> CompletionIndexes:
         """Those of a text that are below a number; none of a text that is not of this form."""
         found = []
         for part in text.split(",") if text else ():
@@ -32,11 +32,11 @@ class Indexes(NamedTuple):
         return cls._merged(each for each in found if each[0] <= each[1])
 
     @classmethod
-    def of(cls, numbers: Iterable[int]) -> Indexes:
+    def of(cls, numbers: Iterable[int]) -> CompletionIndexes:
         return cls._merged((number, number) for number in numbers)
 
     @classmethod
-    def _merged(cls, intervals: Iterable[tuple[int, int]]) -> Indexes:
+    def _merged(cls, intervals: Iterable[tuple[int, int]]) -> CompletionIndexes:
         merged: list[tuple[int, int]] = []
         for first, last in sorted(intervals):
             if merged and first <= merged[-1][1] + 1:
@@ -45,13 +45,13 @@ class Indexes(NamedTuple):
                 merged.append((first, last))
         return cls(tuple(merged))
 
-    def __or__(self, other: object) -> Indexes:
-        assert isinstance(other, Indexes)
+    def __or__(self, other: object) -> CompletionIndexes:
+        assert isinstance(other, CompletionIndexes)
         return self._merged((*self.intervals, *other.intervals))
 
-    def __and__(self, other: object) -> Indexes:
+    def __and__(self, other: object) -> CompletionIndexes:
         """Those of both, found in one pass."""
-        assert isinstance(other, Indexes)
+        assert isinstance(other, CompletionIndexes)
         found, mine, theirs = [], 0, 0
         while mine < len(self.intervals) and theirs < len(other.intervals):
             (first, last), (begin, end) = self.intervals[mine], other.intervals[theirs]
@@ -61,7 +61,7 @@ class Indexes(NamedTuple):
                 mine += 1
             else:
                 theirs += 1
-        return Indexes(tuple(found))
+        return CompletionIndexes(tuple(found))
 
     @property
     def total(self) -> int:
