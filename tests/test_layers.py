@@ -239,6 +239,7 @@ PURE = (
     "aggserver.authorization.node_graph",
     "aggserver.authorization.rbac",
     "aggserver.endpoints.field_manager",
+    "aggserver.endpoints.flow_control.dumps",
     "aggserver.endpoints.flow_control.levels",
     "aggserver.endpoints.flow_control.limits",
     "aggserver.endpoints.flow_control.matching",

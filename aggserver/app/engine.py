@@ -193,7 +193,9 @@ class Engine:
             before_authentication={**serving_filters.cross_origin(options.cors_allowed_origins), **before_authentication},
             before_authorization=before_authorization,
         )
-        pages = self.pages.filter(shown(options), profiling=options.profiling, timeout_seconds=options.request_timeout_seconds)
+        dumps = self.flow_control.dumps() if self.flow_control is not None else {}
+        seconds = options.request_timeout_seconds
+        pages = self.pages.filter(shown(options), dumps, profiling=options.profiling, timeout_seconds=seconds)
         return {
             **serving_filters.outermost(options.hsts_directives, options.goaway_chance, random.random),
             **chained,

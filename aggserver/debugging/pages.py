@@ -6,6 +6,7 @@
     /debug/pprof/goroutine       what threads and tasks are at
     /debug/memory                what is held, by resource; ?allocations=10s traces allocations for so long
     /debug/flags/v               PUT of a number sets the verbosity of the log
+    /debug/api_priority_and_fairness/dump_...   what runs and waits (`endpoints/flow_control/dumps.py`), also without --profiling
 
 Those below /debug are served with --profiling alone. Source: k8s.io/apiserver pkg/server/routes/{profiling,flags}.go, Go's
 net/http/pprof, v0.36.3.
@@ -94,9 +95,11 @@ class Pages:
         self._started = environment.clock()
         self.counts: dict[str, Callable[[], int]] = {}
 
-    def filter(self, flags: Mapping[str, str], *, profiling: bool, timeout_seconds: float) -> Filter:
-        """flags: of the process, without credentials. profiling: whether what is below /debug is served. timeout_seconds: of a
-        request, which a profile must not exceed.
+    def filter(
+        self, flags: Mapping[str, str], texts: Mapping[str, Callable[[], str]], *, profiling: bool, timeout_seconds: float
+    ) -> Filter:
+        """flags: of the process, without credentials. texts: make further pages, by path. profiling: whether the others below /debug
+        are served. timeout_seconds: of a request, which a profile must not exceed.
         """
         longest = timeout_seconds - _TO_SEND
 
@@ -121,6 +124,7 @@ class Pages:
             return await self._memory(request, longest)
 
         pages: dict[str, Handler] = {"/statusz": show_statusz, "/flagz": show_flagz}
+        pages |= {path: _text(make) for path, make in texts.items()}
         if profiling:
             pages |= {
                 "/debug/pprof": _redirect,
@@ -202,6 +206,13 @@ async def _stop_when_gone(request: Request, stop: threading.Event) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
     stop.set()
+
+
+def _text(make: Callable[[], str]) -> Handler:
+    async def show(request: Request) -> Response:
+        return Response(200, make().encode("utf-8", "replace"), PLAIN_TEXT)
+
+    return show
 
 
 async def _redirect(request: Request) -> Response:

@@ -1,6 +1,4 @@
-"""Flow control on kube-apiserver and aggserver side by side: which FlowSchema and level a request gets, what responses tell of it,
-and how many seats the levels have.
-"""
+"""Flow control on kube-apiserver and aggserver side by side: which FlowSchema and level a request gets, and the levels' seats."""
 
 from __future__ import annotations
 

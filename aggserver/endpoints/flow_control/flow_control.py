@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from functools import partial
 
 from aggserver.authentication.user import UserInfo
+from aggserver.endpoints.flow_control.dumps import levels_dump, queues_dump, requests_dump
 from aggserver.endpoints.flow_control.levels import Flow, Level, Seats, Ticket
 from aggserver.endpoints.flow_control.limits import limits, queuing
 from aggserver.endpoints.flow_control.matching import CATCH_ALL, EXEMPT, Schema, in_order, schema
@@ -137,6 +138,15 @@ class FlowControl:
         pairs = ((b"x-kubernetes-pf-flowschema-uid", of.uid), (b"x-kubernetes-pf-prioritylevel-uid", level.uid))
         headers = tuple((name, uid.encode()) for name, uid in pairs if uid)
         return Flow(of.name, level, level.counts_of(of.name), distinguisher, hand, headers)
+
+    def dumps(self) -> dict[str, Callable[[], str]]:
+        """The pages for debugging, by path."""
+        pages: dict[str, Callable[[], str]] = {
+            "dump_priority_levels": lambda: levels_dump(self.levels.values()),
+            "dump_queues": lambda: queues_dump(self.levels.values()),
+            "dump_requests": lambda: requests_dump(self.levels.values(), self._clock()),
+        }
+        return {f"/debug/api_priority_and_fairness/{name}": page for name, page in pages.items()}
 
     # --- the filter ---
 

@@ -54,10 +54,11 @@ class Counts:
 class Ticket:
     """A request that runs or waits. run: called when a request that waits may run, from when it is set."""
 
-    __slots__ = ("_began", "arrival_r", "arrived", "counts", "flow", "level", "queue", "run", "seats", "waits")
+    __slots__ = ("_began", "arrival_r", "arrived", "counts", "flow", "level", "queue", "run", "schema", "seats", "waits")
 
-    def __init__(self, level: Level, counts: Counts, flow: str, seats: int, now: float) -> None:
+    def __init__(self, level: Level, schema: str, counts: Counts, flow: str, seats: int, now: float) -> None:
         self.level = level
+        self.schema = schema
         self.counts = counts
         self.flow = flow
         self.seats = seats
@@ -138,8 +139,7 @@ class Level:
         self.waiting = 0
         self.retry_after = RetryAfter(seats.random)
         self.counts: dict[str, Counts] = {}  # by FlowSchema
-        self.rejected = 0
-        self.timed_out = 0
+        self.is_over = False
         self._seats = seats
         self._reserved = 0
         self._queues: dict[int, Queue] = {}  # those that are not empty
@@ -154,10 +154,12 @@ class Level:
     def configure(self, uid: str, limits: LevelLimits, queuing: Queuing) -> None:
         """Take over an object. Requests that wait stay in their queues."""
         self.uid, self.limits, self.queuing = uid, limits, queuing
+        self.is_over = False
         self._reserve()
 
     def end(self) -> None:
         """The level's object is gone: nothing is reserved for it any more but what it uses."""
+        self.is_over = True
         self.limits = self.limits._replace(lower=0)
         self._reserve()
 
@@ -183,11 +185,10 @@ class Level:
         flow: for people. hand: the queues of its flow.
         """
         counts = self.counts_of(schema)
-        ticket = Ticket(self, counts, flow, min(seats, self.limits.widest), now)
+        ticket = Ticket(self, schema, counts, flow, min(seats, self.limits.widest), now)
         if self.exempt or not self.queuing.queues:
             if not self.exempt and not self._fits(ticket.seats, borrowing=True):
                 counts.reject("concurrency-limit")
-                self.rejected += 1
                 return None
             self._begin(ticket, now)
             return ticket
@@ -197,7 +198,6 @@ class Level:
         at_once = is_next or self._passes(ticket, queue)
         if not at_once and len(queue.waiting) >= self.queuing.length:
             counts.reject("queue-full")
-            self.rejected += 1
             return None
         if queue.is_empty:
             self._queues[queue.index] = queue
@@ -255,7 +255,6 @@ class Level:
         self._left(ticket, queue)
         self._demand -= ticket.seats
         ticket.counts.reject(reason)
-        self.timed_out += reason == "time-out"
         self._settle(queue)
         self._seats.dispatch(now)
 

@@ -249,3 +249,26 @@ async def test_what_clients_make_up_is_not_kept(server: LocalServer, monkeypatch
     assert len(server.engine.flow_control._flows) <= 10
     text = server.engine.metrics.exposition().decode()
     assert "alice" not in text
+
+
+async def test_dumps(server: LocalServer) -> None:
+    server.handler = held = Held()
+    sent = [get(server, number) for number in range(3)]
+    await settled()
+    pages = server.engine.flow_control.dumps() if server.engine.flow_control is not None else {}
+    texts = {path.rpartition("/")[2]: [line.split() for line in page().splitlines()] for path, page in pages.items()}
+    own = next(row for row in texts["dump_priority_levels"] if row[0] == "own,")
+    assert own == ["own,", "1,", "false,", "false,", "2,", "1,", "1,", "0,", "0,", "0"]
+    head, queue = texts["dump_queues"]
+    assert (len(head), queue[:5], queue[6]) == (9, ["own,", "0,", "2,", "1,", "1,"], "2,")
+    head, *requests = texts["dump_requests"]
+    assert [row[3] for row in requests] == ["0,", "1,", "-1,"]
+    assert {(row[1], row[4], row[6]) for row in requests} == {("own,", "alice,", "1,")}
+    held.release()
+    for exchange in sent:
+        await settled()
+        held.release()
+        await whole(exchange)
+    answer = await server.client(ADMIN).get("/debug/api_priority_and_fairness/dump_priority_levels")
+    assert answer.status == 200
+    assert (await server.client(ALICE).get("/debug/api_priority_and_fairness/dump_requests")).status == 403
