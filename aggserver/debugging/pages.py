@@ -98,8 +98,8 @@ class Pages:
     def filter(
         self, flags: Mapping[str, str], texts: Mapping[str, Callable[[], str]], *, profiling: bool, timeout_seconds: float
     ) -> Filter:
-        """flags: of the process, without credentials. texts: make further pages, by path. profiling: whether the others below /debug
-        are served. timeout_seconds: of a request, which a profile must not exceed.
+        """flags: of the process, without credentials. texts: make further pages, by path. profiling: whether the others below
+        /debug are served. timeout_seconds: of a request, which a profile must not exceed.
         """
         longest = timeout_seconds - _TO_SEND
 

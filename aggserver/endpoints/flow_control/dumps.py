@@ -34,7 +34,7 @@ def levels_dump(levels: Iterable[Level]) -> str:
     return _table(_LEVELS, sorted(map(_level, levels)))
 
 
-def _level(level: Level) -> Sequence[str]:
+def _level(level: Level) -> tuple[str, ...]:
     counts = list(level.counts.values())
     return (
         level.name,

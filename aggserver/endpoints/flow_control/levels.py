@@ -186,6 +186,10 @@ class Level:
         """
         counts = self.counts_of(schema)
         ticket = Ticket(self, schema, counts, flow, min(seats, self.limits.widest), now)
+        if seats == 1 and self.has_room:
+            # Most requests: while nobody waits, nothing has to be shared.
+            self._begin(ticket, now)
+            return ticket
         if self.exempt or not self.queuing.queues:
             if not self.exempt and not self._fits(ticket.seats, borrowing=True):
                 counts.reject("concurrency-limit")
@@ -230,7 +234,6 @@ class Level:
 
     def finish(self, ticket: Ticket, now: float) -> None:
         """A request that ran has ended."""
-        self._sync(now)
         counts, queue = ticket.counts, ticket.queue
         counts.running -= 1
         counts.running_seats -= ticket.seats
@@ -238,13 +241,15 @@ class Level:
         self.in_use -= ticket.seats
         self._running_in.pop(ticket)
         if queue is not None:
+            self._sync(now)
             self._demand -= ticket.seats
             queue.running -= 1
             queue.seats -= ticket.seats
             queue.next_r -= ticket.seats * (_ESTIMATE - ticket.seconds(now))
             self._settle(queue)
         self._reserve()
-        self._seats.dispatch(now)
+        if self._seats.waiting:
+            self._seats.dispatch(now)
 
     def abandon(self, ticket: Ticket, now: float, reason: str) -> None:
         """A request that waits waits no more: its time is over, or its client is gone."""
@@ -300,9 +305,11 @@ class Level:
         return ticket.seats == 1 and queue.is_empty and self.running < self.limits.nominal
 
     def _reserve(self) -> None:
-        reserved = 0 if self.exempt else max(self.in_use, self.limits.lower)
-        self._seats.reserved += reserved - self._reserved
-        self._reserved = reserved
+        lower = self.limits.lower
+        reserved = 0 if self.exempt else self.in_use if self.in_use > lower else lower
+        if reserved != self._reserved:
+            self._seats.reserved += reserved - self._reserved
+            self._reserved = reserved
 
     def _begin(self, ticket: Ticket, now: float) -> None:
         counts, queue = ticket.counts, ticket.queue

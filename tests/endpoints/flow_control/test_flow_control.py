@@ -260,7 +260,7 @@ async def test_dumps(server: LocalServer) -> None:
     own = next(row for row in texts["dump_priority_levels"] if row[0] == "own,")
     assert own == ["own,", "1,", "false,", "false,", "2,", "1,", "1,", "0,", "0,", "0"]
     head, queue = texts["dump_queues"]
-    assert (len(head), queue[:5], queue[6]) == (9, ["own,", "0,", "2,", "1,", "1,"], "2,")
+    assert (len(head), queue[:5], queue[6]) == (9, ["own,", "0,", "2,", "0,", "0,"], "2,")
     head, *requests = texts["dump_requests"]
     assert [row[3] for row in requests] == ["0,", "1,", "-1,"]
     assert {(row[1], row[4], row[6]) for row in requests} == {("own,", "alice,", "1,")}
