@@ -36,7 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("storage", "cluster", "webhook", "workers"),
     ("publish", "merge", "typed"),
     ("schema",),
-    ("cel", "scheme"),
+    ("cel", "scheme", "tracing"),
     ("meta", "disk"),
     ("errors",),
 )

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import aggserver
 from aggserver.apiextensions.definition import Definition
@@ -36,12 +37,14 @@ from aggserver.authentication.delegating import AuthenticationConfig, Authentica
 from aggserver.authentication.tokens import TokenReviewer
 from aggserver.authorization.delegating import DelegatingAuthorizer
 from aggserver.cluster import Cluster
-from aggserver.cluster.client import connect
+from aggserver.cluster.client import ClusterClient, connect
 from aggserver.cluster.configuration import SERVICE_ACCOUNT_FOLDER
+from aggserver.cluster.figures import ClientFigures
 from aggserver.cluster.lease import Lease, new_identity
 from aggserver.endpoints.installer import Installer
 from aggserver.endpoints.loading import loading
 from aggserver.endpoints.request import Filter
+from aggserver.monitoring.process import cluster_metrics, tls_metrics
 from aggserver.options import Options
 from aggserver.schema.rules import RuleOptions
 from aggserver.server.serving import Server
@@ -96,6 +99,8 @@ async def run(options: Options, apps: LoadedApps, on_server: Callable[[Server], 
                 raise StartError("\n".join([*texts, "this server serves no definitions: --definitions names a folder of them"]))
 
         tls = TLSConfig(min_version=options.tls_min_version, cipher_suites=options.tls_cipher_suites)
+        tls_metrics(engine.metrics.registry, lambda: tls.handshake_failures)
+        cluster_metrics(engine.metrics.registry, clusters.figures.items)
         registrar = Registrar(cluster, service)
         certificate = ServingCertificate(options, cluster, service, tls)
         engine.checks.add("serving-certificate", certificate.healthy, livez=False)
@@ -185,12 +190,14 @@ class _Clusters:
 
     def __init__(self, stack: contextlib.AsyncExitStack) -> None:
         self._stack = stack
-        self._known: dict[Path | None, Cluster] = {}
+        self._known: dict[Path | None, ClusterClient] = {}
+        self.figures: dict[str, ClientFigures] = {}  # by host and port, which several clients may ask
 
     async def get(self, kubeconfig: Path | None) -> Cluster:
         if kubeconfig not in self._known:
             client = await connect(str(kubeconfig or ""), _AGENT)
             self._stack.push_async_callback(client.close)
+            client.figures = self.figures.setdefault(urlsplit(client.server).netloc, client.figures)
             self._known[kubeconfig] = client
         return self._known[kubeconfig]
 

@@ -44,6 +44,8 @@ from aggserver.monitoring.admission import AdmissionMetrics
 from aggserver.monitoring.flow_control import FlowControlMetrics
 from aggserver.monitoring.health import HealthChecks
 from aggserver.monitoring.metrics import Metrics, RequestObserver
+from aggserver.monitoring.process import process_metrics
+from aggserver.monitoring.stores import StoreMetrics
 from aggserver.options import Options, shown
 from aggserver.registry.environment import Environment
 from aggserver.schema.rules import UPSTREAM, RuleOptions
@@ -144,6 +146,8 @@ class Engine:
         self.checks.add("stored-objects", environment.unreadable, livez=False)
         self.checks.add("watch-caches", environment.not_followed, livez=False)
         self.metrics = Metrics()
+        process_metrics(self.metrics.registry, routes.version_info(aggserver.__version__), aggserver.__version__)
+        StoreMetrics(self.metrics.registry, environment)
         self.installer.on_change(lambda: self.metrics.forget(self._served))
         self.admission = admission(self.installer, AdmissionMetrics(self.metrics.registry))
         observed = replace(environment, observe_conversion=self._observe_conversion)

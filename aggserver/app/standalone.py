@@ -50,6 +50,7 @@ from aggserver.kinds.catalog import GROUPS
 from aggserver.kinds.kubelets import Kubelets
 from aggserver.kinds.served import Kinds, NamespaceLabels
 from aggserver.meta.json_types import JSONObject
+from aggserver.monitoring.process import tls_metrics
 from aggserver.options import Options
 from aggserver.registry.store import Store
 from aggserver.schema.rules import RuleOptions
@@ -130,6 +131,7 @@ async def _run(
         stored_namespaces = namespaces.StoredNamespaces(namespace_store)
         admission = StandaloneAdmission(common, registrations, stored_namespaces, limits, access.plugins)
         engine = Engine(environment, admission.chain, rule_options)
+        tls_metrics(engine.metrics.registry, lambda: tls.handshake_failures)
         below = {("", "serviceaccounts", "token"): accounts.requests}
         built_in = None
         if options.kinds == "all":

@@ -12,6 +12,7 @@ import errno
 import logging
 import os
 import socket
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ from aggserver.cluster.configuration import (
     InClusterSource,
     KubeconfigSource,
 )
+from aggserver.cluster.figures import ClientFigures
 from aggserver.cluster.outage import Outage
 
 __all__ = ["BareAnswer", "ClusterClient", "connect"]
@@ -87,6 +89,7 @@ class ClusterClient:
         late_seconds: float = LATE_SECONDS,
     ) -> None:
         self.outage = Outage()
+        self.figures = ClientFigures()
         self._headers_seconds = headers_seconds
         self._late_seconds = late_seconds
         self._source = source
@@ -189,6 +192,8 @@ class ClusterClient:
             headers.append(("Content-Type", _content_type(method, body)))
         if accept:
             headers.append(("Accept", accept))
+        started = time.perf_counter()
+        response: aiohttp.ClientResponse | None = None
         try:
             used = self._credentials
             response = await self._send(used, method, path, query, data, headers, limits)
@@ -196,11 +201,14 @@ class ClusterClient:
                 response.release()
                 await self._reload(used)
                 response = await self._send(self._credentials, method, path, query, data, headers, limits)
+            self.figures.answered(method, path, str(response.status), time.perf_counter() - started)
             async with response:
                 if response.status >= 300 and not any_status:
                     raise _error(response.status, await response.read())
                 yield response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if response is None:
+                self.figures.answered(method, path, "<error>", time.perf_counter() - started)
             why = _plain(error, limits)
             raise Unreachable(f"{self._where(path)}: {why}", broken=_is_broken(error), why=why) from error
 

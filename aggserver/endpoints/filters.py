@@ -57,6 +57,7 @@ from aggserver.endpoints.request import (
 from aggserver.endpoints.turns import Turns
 from aggserver.meta import codec, duration, errors
 from aggserver.meta.errors import StatusError
+from aggserver.tracing import record
 
 __all__ = ["Observer", "application", "chain"]
 
@@ -88,6 +89,12 @@ class Observer(Protocol):
 
     def long_running(self, request: Request, change: int) -> None: ...
 
+    def authenticated(self, request: Request) -> None:
+        """`request.authentication` is set: success, failure or error, and the seconds."""
+
+    def authorized(self, request: Request) -> None:
+        """`request.authorization` is set: allowed, denied or error, and the seconds."""
+
 
 def chain(
     authenticator: Authenticator,
@@ -112,7 +119,7 @@ def chain(
         "request_info": request_info(),
         "deadline": deadline(timeout_seconds),
         **before_authentication,
-        "authentication": authentication(authenticator, clock),
+        "authentication": authentication(authenticator, clock, observer),
         "impersonation": impersonation(authorizer),
         **(
             {"in_flight": in_flight(max_reading, max_mutating, observer)}
@@ -120,7 +127,7 @@ def chain(
             else {"flow_control": in_turn(flow_control, observer)}
         ),
         **before_authorization,
-        "authorization": authorization(authorizer),
+        "authorization": authorization(authorizer, observer),
     }
 
 
@@ -143,6 +150,7 @@ def application(handler: Handler, chained: Mapping[str, Filter], observer: Obser
         if request_log.is_on():
             send = request_log.logging_sender(request, send, clock, started)
         request.audit_id = audit_id_of(request, new_audit_id)
+        request.record = record.begin()
         request.allotted = asyncio.Timeout(None)
         try:
             done = await _in_time(request, send, _exchange(handler, observer, turns, request, send))
@@ -529,7 +537,7 @@ def _limit(request: Request, maximum: float) -> float:
     return min(wanted, maximum) if wanted > 0 else maximum
 
 
-def authentication(authenticator: Authenticator, clock: Callable[[], float]) -> Filter:
+def authentication(authenticator: Authenticator, clock: Callable[[], float], observer: Observer) -> Filter:
     """Sets the user and removes the identity headers. If authentication fails, the connection is closed after the response.
 
     It is also closed after an anonymous request over HTTP/2, where one connection can do much harm. That is upstream's
@@ -540,6 +548,7 @@ def authentication(authenticator: Authenticator, clock: Callable[[], float]) -> 
 
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
+            started = record.now()
             try:
                 outcome = await authenticator.authenticate(
                     request.headers,
@@ -549,9 +558,13 @@ def authentication(authenticator: Authenticator, clock: Callable[[], float]) -> 
                     for_anyone=request.path.startswith(HEALTH_PATHS),
                 )
             except StatusError as error:
+                request.authentication = ("failure" if error.code == 401 else "error", record.now() - started)
+                _authenticated(request, observer, started)
                 request.last_of_connection = True
                 return status_response(request, error)
             request.user, request.headers = outcome.user, outcome.headers
+            request.authentication = ("success", record.now() - started)
+            _authenticated(request, observer, started)
             if outcome.user is ANONYMOUS and request.http_version == "2":
                 request.last_of_connection = True
             return await next_handler(request)
@@ -559,6 +572,18 @@ def authentication(authenticator: Authenticator, clock: Callable[[], float]) -> 
         return handler
 
     return wrap
+
+
+def _authenticated(request: Request, observer: Observer, started: float) -> None:
+    if request.record is not None:  # else the lane reports it, unless the request begins anew
+        observer.authenticated(request)
+        request.record.note("Authentication", started)
+
+
+def _authorized(request: Request, observer: Observer, started: float) -> None:
+    if request.record is not None:
+        observer.authorized(request)
+        request.record.note("Authorization", started)
 
 
 def impersonation(authorizer: Authorizer) -> Filter:
@@ -637,16 +662,21 @@ def in_turn(flow_control: FlowControl, observer: Observer) -> Filter:
     return flow_control.filter(_is_long_running, count)
 
 
-def authorization(authorizer: Authorizer) -> Filter:
+def authorization(authorizer: Authorizer, observer: Observer) -> Filter:
     """Refuses requests that the user is not allowed to make."""
 
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
+            started = record.now()
             try:
                 await access.require(authorizer, access.attributes_of(request.info, request.user))
             except StatusError as error:
+                request.authorization = ("denied" if error.code == 403 else "error", record.now() - started)
+                _authorized(request, observer, started)
                 return _refusal(request, error)
             request.authorizer = authorizer
+            request.authorization = ("allowed", record.now() - started)
+            _authorized(request, observer, started)
             return await next_handler(request)
 
         return handler

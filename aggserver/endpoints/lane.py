@@ -112,7 +112,12 @@ class Lane:
         headers = filters.headers_of(request, response.content_type, response.headers, len(body))
         if request.flow is not None:
             request.flow.counts.at_once += 1
-        self._observer.request_done(request, response.status, clock() - started, len(body))
+        observer = self._observer
+        if request.authentication is not None:
+            observer.authenticated(request)
+        if request.authorization is not None:
+            observer.authorized(request)
+        observer.request_done(request, response.status, clock() - started, len(body))
         return LaneAnswer(response.status, headers, body)
 
 

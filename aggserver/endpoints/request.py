@@ -23,6 +23,7 @@ from aggserver.endpoints.flow_control.levels import Flow
 from aggserver.endpoints.request_info import RequestInfo
 from aggserver.meta import errors
 from aggserver.meta.warnings import Warnings
+from aggserver.tracing.record import RequestRecord
 
 __all__ = [
     "JSON",
@@ -117,6 +118,8 @@ class Request:
         "added_headers",
         "allotted",
         "audit_id",
+        "authentication",
+        "authorization",
         "authorizer",
         "begun",
         "deadline",
@@ -133,6 +136,7 @@ class Request:
         "peer",
         "query_string",
         "receive",
+        "record",
         "scope",
         "user",
         "warnings",
@@ -166,6 +170,10 @@ class Request:
         # (reason, message) of the Status in the response. Not the exception, whose traceback refers to this request.
         self.failure: tuple[str, str] | None = None
         self.flow: Flow | None = None  # by which flow control it was classified
+        # (result, seconds) of these steps, for metrics: see `Observer`.
+        self.authentication: tuple[str, float] | None = None
+        self.authorization: tuple[str, float] | None = None
+        self.record: RequestRecord | None = None  # the parts and their times; None for what is answered at once
         self.on_end: list[Callable[[], object]] = []  # called when the response has been sent, or failed
 
     @property

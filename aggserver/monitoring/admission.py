@@ -5,16 +5,14 @@ Source: k8s.io/apiserver pkg/admission/metrics/metrics.go, v0.36.3.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from functools import partial
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Metric
-from prometheus_client.core import HistogramMetricFamily
-from prometheus_client.utils import floatToGoString
-
 from aggserver.admission.observer import AdmissionObserver
+from aggserver.meta.distribution import Distribution
+from aggserver.monitoring.catalog import MetricsCatalog
+from aggserver.monitoring.series import Counters, Histograms
+from aggserver.tracing.record import current
 
 __all__ = ["AdmissionMetrics"]
 
@@ -27,129 +25,93 @@ _MAX_SERIES = 10_000
 
 
 class AdmissionMetrics(AdmissionObserver):
-    """The metrics. Two counters have names without `_total`, which prometheus_client would add, so their type is gauge here."""
+    """Also tells the record of a request how long it has waited for webhooks."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._steps = _Durations(
+    def __init__(self, registry: MetricsCatalog) -> None:
+        durations = partial(Histograms, registry=registry, most=_MAX_SERIES)
+        counts = partial(Counters, registry=registry, most=_MAX_SERIES)
+        self._steps = durations(
             "apiserver_admission_step_admission_duration_seconds",
-            "Seconds of all mutating or all validating admission of an object.",
+            "[STABLE] Seconds of all mutating or all validating admission of an object.",
             ("type", "operation", "rejected"),
-            _STEP_BUCKETS,
+            buckets=_STEP_BUCKETS,
         )
-        self._controllers = _Durations(
+        self._controllers = durations(
             "apiserver_admission_controller_admission_duration_seconds",
-            "Seconds of one admission plugin.",
+            "[STABLE] Seconds of one admission plugin.",
             ("name", "type", "operation", "rejected"),
-            _STEP_BUCKETS,
+            buckets=_STEP_BUCKETS,
         )
-        self._webhooks = _Durations(
+        self._webhooks = durations(
             "apiserver_admission_webhook_admission_duration_seconds",
-            "Seconds of one webhook.",
+            "[STABLE] Seconds of one webhook.",
             ("name", "type", "operation", "rejected"),
-            _WEBHOOK_BUCKETS,
+            buckets=_WEBHOOK_BUCKETS,
         )
-        for durations in (self._steps, self._controllers, self._webhooks):
-            registry.register(durations)
-        self._rejections = Gauge(
+        self._rejections = counts(
             "apiserver_admission_webhook_rejection_count",
-            "Requests refused by a webhook, or since it failed (error_type), with the HTTP code.",
+            "[ALPHA] Requests refused by a webhook, or since it failed (error_type), with the HTTP code.",
             ("name", "type", "operation", "error_type", "rejection_code"),
-            registry=registry,
         )
-        self._fail_open = Gauge(
+        self._fail_open = counts(
             "apiserver_admission_webhook_fail_open_count",
-            "Failures of webhooks that were ignored.",
+            "[ALPHA] Failures of webhooks that were ignored.",
             ("name", "type"),
-            registry=registry,
         )
-        self._requests = Counter(
+        self._requests = counts(
             "apiserver_admission_webhook_request_total",
-            "Calls of webhooks by HTTP code.",
+            "[ALPHA] Calls of webhooks by HTTP code.",
             ("name", "type", "operation", "code", "rejected"),
-            registry=registry,
         )
-        self._exclusions = Counter(
+        self._exclusions = counts(
             "apiserver_admission_match_condition_exclusions_total",
-            "Requests that a webhook was not asked about since its matchConditions do not hold.",
+            "[ALPHA] Requests that a webhook was not asked about since its matchConditions do not hold.",
             ("name", "kind", "type", "operation"),
-            registry=registry,
         )
-        self._errors = Counter(
+        self._errors = counts(
             "apiserver_admission_match_condition_evaluation_errors_total",
-            "matchConditions that could not be evaluated.",
+            "[ALPHA] matchConditions that could not be evaluated.",
             ("name", "kind", "type", "operation"),
-            registry=registry,
         )
-        self._children: dict[tuple[Any, ...], Any] = {}
+        # The series by labels that are not all strings, which makes a look-up as cheap as it can be.
+        self._observed: dict[tuple[Any, ...], Distribution] = {}
 
     def step(self, kind: str, operation: str, seconds: float, *, rejected: bool) -> None:
-        self._steps.observe((kind, operation, rejected), seconds)
+        self._observe(self._steps, (kind, operation, rejected), seconds)
 
     def controller(self, name: str, kind: str, operation: str, seconds: float, *, rejected: bool) -> None:
-        self._controllers.observe((name, kind, operation, rejected), seconds)
+        self._observe(self._controllers, (name, kind, operation, rejected), seconds)
 
     def webhook(self, name: str, kind: str, operation: str, seconds: float, code: int, *, rejected: bool) -> None:
-        self._child(self._requests, name, kind, operation, str(min(code, _MAX_CODE)), _text(rejected)).inc()
-        self._webhooks.observe((name, kind, operation, rejected), seconds)
+        self._requests.labels(name, kind, operation, str(min(code, _MAX_CODE)), _text(rejected)).inc()
+        self._observe(self._webhooks, (name, kind, operation, rejected), seconds)
+        record = current()
+        if record is not None:
+            if kind == "admit":
+                record.mutating_seconds += seconds
+            else:
+                record.validating_seconds = max(record.validating_seconds, seconds)
 
     def webhook_rejection(self, name: str, kind: str, operation: str, error: str, code: int) -> None:
-        self._child(self._rejections, name, kind, operation, error, str(min(code, _MAX_CODE))).inc()
+        self._rejections.labels(name, kind, operation, error, str(min(code, _MAX_CODE))).inc()
 
     def webhook_failed_open(self, name: str, kind: str) -> None:
-        self._child(self._fail_open, name, kind).inc()
+        self._fail_open.labels(name, kind).inc()
 
     def conditions_excluded(self, name: str, kind: str, operation: str) -> None:
-        self._child(self._exclusions, name, "webhook", kind, operation).inc()
+        self._exclusions.labels(name, "webhook", kind, operation).inc()
 
     def conditions_failed(self, name: str, kind: str, operation: str) -> None:
-        self._child(self._errors, name, "webhook", kind, operation).inc()
+        self._errors.labels(name, "webhook", kind, operation).inc()
 
-    def _child(self, metric: Any, *labels: str) -> Any:
-        """The series with these labels, which is looked up once."""
-        child = self._children.get((metric, *labels))
-        if child is None:
-            child = metric.labels(*labels) if len(self._children) < _MAX_SERIES else _UNCOUNTED
-            if child is not _UNCOUNTED:
-                self._children[(metric, *labels)] = child
-        return child
-
-
-class _Uncounted:
-    def inc(self) -> None:
-        pass
-
-
-_UNCOUNTED = _Uncounted()
-
-
-class _Durations:
-    """A collector of one histogram, used on the event loop only. It is cheaper than prometheus_client's, which has a lock."""
-
-    def __init__(self, name: str, help_text: str, labels: Sequence[str], buckets: Sequence[float]) -> None:
-        self._name = name
-        self._help = help_text
-        self._labels = labels
-        self._buckets = buckets
-        self._series: dict[tuple[str | bool, ...], list[int]] = {}  # counts by bucket, the last above all
-        self._sums: dict[tuple[str | bool, ...], float] = {}
-
-    def observe(self, labels: tuple[str | bool, ...], seconds: float) -> None:
-        counts = self._series.get(labels)
-        if counts is None:
-            if len(self._series) >= _MAX_SERIES:
-                return
-            counts = self._series[labels] = [0] * (len(self._buckets) + 1)
-            self._sums[labels] = 0.0
-        counts[bisect_left(self._buckets, seconds)] += 1
-        self._sums[labels] += seconds
-
-    def collect(self) -> Iterator[Metric]:
-        family = HistogramMetricFamily(self._name, self._help, labels=self._labels)
-        limits = [*map(floatToGoString, self._buckets), "+Inf"]
-        for labels, counts in list(self._series.items()):
-            texts = [each if isinstance(each, str) else _text(each) for each in labels]
-            family.add_metric(texts, list(zip(limits, accumulate(counts), strict=True)), self._sums[labels])
-        yield family
+    def _observe(self, durations: Histograms, labels: tuple[str | bool, ...], seconds: float) -> None:
+        series = self._observed.get((durations, *labels))
+        if series is None:
+            texts = [label if isinstance(label, str) else _text(label) for label in labels]
+            series = durations.labels(*texts)
+            if len(self._observed) < 3 * _MAX_SERIES:
+                self._observed[durations, *labels] = series
+        series.observe(seconds)
 
 
 def _text(rejected: bool) -> str:

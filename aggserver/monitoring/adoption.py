@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram
+
+from aggserver.monitoring.catalog import MetricsCatalog
 
 __all__ = ["AdoptionMetrics"]
 
@@ -16,19 +18,26 @@ _FREEZE_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 
 
 class AdoptionMetrics:
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: MetricsCatalog) -> None:
         self._definitions = Gauge(
-            "aggserver_adoption_definitions", "Definitions of the cluster by phase of adoption.", ("phase",), registry=registry
+            "aggserver_adoption_definitions",
+            "[ALPHA] Definitions of the cluster by phase of adoption.",
+            ("phase",),
+            registry=registry,
         )
         self._objects = Counter(
-            "aggserver_adoption_copied_objects_total", "Objects copied from the cluster's etcd or back.", registry=registry
+            "aggserver_adoption_copied_objects_total",
+            "[ALPHA] Objects copied from the cluster's etcd or back.",
+            registry=registry,
         )
         self._bytes = Counter(
-            "aggserver_adoption_copied_bytes_total", "Bytes of objects copied from the cluster's etcd or back.", registry=registry
+            "aggserver_adoption_copied_bytes_total",
+            "[ALPHA] Bytes of objects copied from the cluster's etcd or back.",
+            registry=registry,
         )
         self._freezes = Histogram(
             "aggserver_adoption_freeze_seconds",
-            "Seconds in which the writes of a family were refused while it moved.",
+            "[ALPHA] Seconds in which the writes of a family were refused while it moved.",
             buckets=_FREEZE_BUCKETS,
             registry=registry,
         )

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.utils import floatToGoString
 
 from aggserver.endpoints.flow_control.flow_control import WAIT_BUCKETS, FlowControl
+from aggserver.monitoring.catalog import MetricsCatalog
 
 __all__ = ["FlowControlMetrics"]
 
@@ -23,23 +23,23 @@ _LABELS = ("priority_level", "flow_schema")
 _BOUNDS = [floatToGoString(bound) for bound in (*WAIT_BUCKETS, float("inf"))]
 # Name -> what it says, and the attribute of Counts.
 _GAUGES = {
-    "current_inqueue_requests": ("Requests that wait now.", "waiting"),
-    "current_inqueue_seats": ("Seats that the requests which wait now will take.", "waiting_seats"),
-    "current_executing_requests": ("Requests that are served now; watches while they begin.", "running"),
-    "current_executing_seats": ("Seats of the requests that are served now.", "running_seats"),
+    "current_inqueue_requests": ("[BETA] Requests that wait now.", "waiting"),
+    "current_inqueue_seats": ("[ALPHA] Seats that the requests which wait now will take.", "waiting_seats"),
+    "current_executing_requests": ("[BETA] Requests that are served now; watches while they begin.", "running"),
+    "current_executing_seats": ("[BETA] Seats of the requests that are served now.", "running_seats"),
 }
 # Name -> what it says, and the attribute of LevelLimits.
 _LIMITS = {
-    "nominal_limit_seats": ("Seats of a priority level by its shares.", "nominal"),
-    "lower_limit_seats": ("Seats of a priority level that others can't borrow.", "lower"),
-    "upper_limit_seats": ("Seats of a priority level with all that it may borrow.", "upper"),
+    "nominal_limit_seats": ("[BETA] Seats of a priority level by its shares.", "nominal"),
+    "lower_limit_seats": ("[ALPHA] Seats of a priority level that others can't borrow.", "lower"),
+    "upper_limit_seats": ("[ALPHA] Seats of a priority level with all that it may borrow.", "upper"),
 }
 
 
 class FlowControlMetrics:
     """A collector of the registry."""
 
-    def __init__(self, flow_control: FlowControl, registry: CollectorRegistry) -> None:
+    def __init__(self, flow_control: FlowControl, registry: MetricsCatalog) -> None:
         self._flow_control = flow_control
         registry.register(self)
 
@@ -47,10 +47,10 @@ class FlowControlMetrics:
         """Called by the registry."""
         flow_control = self._flow_control
         counts = [((level.name, name), of) for level in flow_control.levels.values() for name, of in level.counts.items()]
-        dispatched = CounterMetricFamily(f"{_NAME}dispatched_requests", "Requests that were served.", labels=_LABELS)
+        dispatched = CounterMetricFamily(f"{_NAME}dispatched_requests", "[BETA] Requests that were served.", labels=_LABELS)
         rejected = CounterMetricFamily(
             f"{_NAME}rejected_requests",
-            "Requests that were rejected: queue-full, concurrency-limit, time-out, cancelled.",
+            "[BETA] Requests that were rejected: queue-full, concurrency-limit, time-out, cancelled.",
             labels=(*_LABELS, "reason"),
         )
         for labels, of in counts:
@@ -74,7 +74,9 @@ class FlowControlMetrics:
     def _waits(self) -> Metric:
         """Those that did not wait are in the first bucket."""
         waits = HistogramMetricFamily(
-            f"{_NAME}request_wait_duration_seconds", "Seconds that requests waited in their queue.", labels=(*_LABELS, "execute")
+            f"{_NAME}request_wait_duration_seconds",
+            "[BETA] Seconds that requests waited in their queue.",
+            labels=(*_LABELS, "execute"),
         )
         flow_control = self._flow_control
         for level in flow_control.levels.values():

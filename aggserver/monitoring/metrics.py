@@ -9,36 +9,29 @@ v0.36.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    GCCollector,
-    Histogram,
-    PlatformCollector,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
-)
+from prometheus_client import Gauge, GCCollector, PlatformCollector, ProcessCollector
 
 from aggserver.endpoints.request import Request
 from aggserver.endpoints.request_info import RequestInfo
-from aggserver.monitoring.histograms import Histograms, Observed
+from aggserver.meta.distribution import Distribution
+from aggserver.monitoring.catalog import MetricsCatalog
+from aggserver.monitoring.series import Count, Counters, Histograms, ReadCounters, ReadGauges, ReadHistograms
 
-__all__ = ["CONTENT_TYPE", "Metrics", "RequestObserver", "WatchMetrics"]
+__all__ = ["Metrics", "RequestObserver", "WatchMetrics"]
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
 COMPONENT = "apiserver"
 
 DURATION_BUCKETS = (
     *(0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0),
     *(4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0),
 )
+# Those of the service level indicator, which lack the two shortest.
+SLI_BUCKETS = DURATION_BUCKETS[2:]
+ACCESS_BUCKETS = tuple(0.001 * 2.0**n for n in range(15))  # seconds of authentication and authorization, 1 ms to 16 s
 RESPONSE_SIZE_BUCKETS = tuple(1000.0 * 10.0**n for n in range(7))  # bytes, 1 KB to 1 GB
 EVENT_SIZE_BUCKETS = tuple(1024.0 * 2.0**n for n in range(8))  # bytes, 1 to 128 KiB
 
@@ -61,6 +54,12 @@ COUNTED_PATHS = frozenset(
     {"/", "/api", "/apis", "/healthz", "/livez", "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
 )
 
+# The user names that upstream counts by themselves.
+_COUNTED_USERS = frozenset({"admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"})
+
+# Names of users whose counter is kept at hand.
+_KNOWN_USERS = 1000
+
 RequestKey = tuple[str, str, str, str, str, str, str]
 
 # Group, version and resource.
@@ -72,7 +71,7 @@ class WatchMetrics:
 
     __slots__ = ("_events", "_sizes")
 
-    def __init__(self, events: Counter, sizes: Observed) -> None:
+    def __init__(self, events: Count, sizes: Distribution) -> None:
         self._events = events
         self._sizes = sizes
 
@@ -91,122 +90,177 @@ class _RequestMetrics:
 
     __slots__ = ("_codes", "_counter", "duration", "sizes")
 
-    def __init__(self, counter: Callable[[int], Counter], duration: Observed, sizes: Observed | None) -> None:
+    def __init__(self, counter: Callable[[int], Count], duration: Distribution, sizes: Distribution | None) -> None:
         self._counter = counter
         self.duration = duration
         self.sizes = sizes
-        self._codes: dict[int, Counter] = {}
+        self._codes: dict[int, Count] = {}
 
     def count(self, code: int) -> None:
         child = self._codes.get(code)
         if child is None:
             child = self._codes[code] = self._counter(code)
-        child.inc()
+        child.value += 1
 
 
 class Metrics:
-    """All metrics of one server, in a registry of their own.
+    """All metrics of one server, in a catalog of their own.
 
     Verbs are upstream's: GET, LIST, WATCH, POST, PUT, PATCH, APPLY, DELETE, other. The scope is `resource`, `namespace`,
     `cluster`, or empty for paths without a resource.
     """
 
     def __init__(self) -> None:
-        disable_created_metrics()
-        self.registry = registry = CollectorRegistry()
+        self.registry = registry = MetricsCatalog()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
-        self._requests = Counter(
+        self._requests = Counters(
             "apiserver_request_total",
-            "Requests by verb, dry run, group, version, resource, subresource, scope, component and HTTP code.",
+            "[STABLE] Requests by verb, dry run, group, version, resource, subresource, scope, component and HTTP code.",
             (*DRY_RUN_LABELS, "code"),
             registry=registry,
         )
         self._durations = Histograms(
             "apiserver_request_duration_seconds",
-            "Seconds to the end of the response.",
+            "[STABLE] Seconds to the end of the response.",
             DRY_RUN_LABELS,
             buckets=DURATION_BUCKETS,
             registry=registry,
         )
         self._sizes = Histograms(
             "apiserver_response_sizes",
-            "Bytes of responses to reads.",
+            "[STABLE] Bytes of responses to reads.",
             RESOURCE_LABELS,
             buckets=RESPONSE_SIZE_BUCKETS,
             registry=registry,
         )
         self._long_running = Gauge(
-            "apiserver_longrunning_requests", "Watches and other long requests now.", RESOURCE_LABELS, registry=registry
+            "apiserver_longrunning_requests", "[STABLE] Watches and other long requests now.", RESOURCE_LABELS, registry=registry
         )
-        self._inflight = Gauge(
-            "apiserver_current_inflight_requests", "Requests in flight now, by kind.", ("request_kind",), registry=registry
+        # Read when the metrics are, since setting two gauges twice takes 4 us of each request.
+        self._in_flight = {"readOnly": 0, "mutating": 0}
+        ReadGauges(
+            "apiserver_current_inflight_requests",
+            "[STABLE] Requests in flight now, by kind.",
+            ("request_kind",),
+            read=lambda: [((kind,), count) for kind, count in self._in_flight.items()],
+            registry=registry,
         )
-        self._terminated = Counter(
+        self._terminated = Counters(
             "apiserver_request_terminations_total",
-            "Requests ended in self-defence: too many, too slow, failed.",
+            "[ALPHA] Requests ended in self-defence: too many, too slow, failed.",
             (*RESOURCE_LABELS, "code"),
             registry=registry,
         )
-        self._events = Counter(
-            "apiserver_watch_events_total", "Events sent to watchers.", ("group", "version", "resource"), registry=registry
+        self._events = Counters(
+            "apiserver_watch_events_total",
+            "[ALPHA] Events sent to watchers.",
+            ("group", "version", "resource"),
+            registry=registry,
         )
         self._event_sizes = Histograms(
             "apiserver_watch_events_sizes",
-            "Bytes of events sent to watchers.",
+            "[ALPHA] Bytes of events sent to watchers.",
             ("group", "version", "resource"),
             buckets=EVENT_SIZE_BUCKETS,
             registry=registry,
         )
         self._deprecated = Gauge(
             "apiserver_requested_deprecated_apis",
-            "Deprecated versions that were requested: 1.",
+            "[STABLE] Deprecated versions that were requested: 1.",
             ("group", "version", "resource", "subresource", "removed_release"),
             registry=registry,
         )
-        self._migrated = Counter(
+        self._migrated = Counters(
             "aggserver_storage_migration_objects_total",
-            "Stored objects rewritten in the storage version.",
+            "[ALPHA] Stored objects rewritten in the storage version.",
             ("group", "version", "resource"),
             registry=registry,
         )
         self._unmigrated = Gauge(
             "aggserver_storage_migration_remaining_objects",
-            "Stored objects that a migration in progress has not looked at yet.",
+            "[ALPHA] Stored objects that a migration in progress has not looked at yet.",
             ("group", "version", "resource"),
             registry=registry,
         )
         self._unmigratable = Gauge(
             "aggserver_storage_migration_failing_objects",
-            "Stored objects that a migration has tried in vain to rewrite.",
+            "[ALPHA] Stored objects that a migration has tried in vain to rewrite.",
             ("group", "version", "resource"),
             registry=registry,
         )
-        self._conversions = Histogram(
+        self._conversions = Histograms(
             "apiserver_crd_conversion_webhook_duration_seconds",
-            "Seconds of calls of conversion webhooks.",
+            "[ALPHA] Seconds of calls of conversion webhooks.",
             ("crd_name", "from_version", "to_version", "succeeded"),
             buckets=CONVERSION_BUCKETS,
             registry=registry,
         )
-        self._conversion_calls = Counter(
+        self._conversion_calls = Counters(
             "apiserver_conversion_webhook_request_total",
-            "Calls of conversion webhooks, by result and kind of failure.",
+            "[ALPHA] Calls of conversion webhooks, by result and kind of failure.",
             ("result", "failure_type"),
             registry=registry,
         )
-        self._conversion_durations = Histogram(
+        self._conversion_durations = Histograms(
             "apiserver_conversion_webhook_duration_seconds",
-            "Seconds of calls of conversion webhooks, by result and kind of failure.",
+            "[ALPHA] Seconds of calls of conversion webhooks, by result and kind of failure.",
             ("result", "failure_type"),
             buckets=CONVERSION_CALL_BUCKETS,
             registry=registry,
         )
-        # Read when the metrics are, since setting two gauges twice takes 4 us of each request.
-        self._in_flight = {"readOnly": 0, "mutating": 0}
-        for kind in self._in_flight:
-            self._inflight.labels(kind).set_function(partial(self._in_flight.__getitem__, kind))
+        ReadHistograms(
+            "apiserver_request_sli_duration_seconds",
+            "[ALPHA] As apiserver_request_duration_seconds, of requests that are no dry runs, without the time in webhooks of "
+            "admission and in queues.",
+            RESOURCE_LABELS,
+            read=self._indicators,
+            registry=registry,
+        )
+        self._aborted = Counters(
+            "apiserver_request_aborts_total",
+            "[ALPHA] Responses that were broken off when their time was over.",
+            RESOURCE_LABELS[:-1],
+            registry=registry,
+        )
+        self._users = Counters(
+            "authenticated_user_requests",
+            "[ALPHA] Authenticated requests by kind of user name: some well-known names, email_id for those with an @, other.",
+            ("username",),
+            registry=registry,
+        )
+        self._authentication = Histograms(
+            "authentication_duration_seconds",
+            "[ALPHA] Seconds of authentication, by result.",
+            ("result",),
+            buckets=ACCESS_BUCKETS,
+            registry=registry,
+        )
+        ReadCounters(
+            "authentication_attempts",
+            "[ALPHA] Requests by result of authentication: success, failure, error.",
+            ("result",),
+            read=self._authentication.counts,
+            registry=registry,
+        )
+        self._authorization = Histograms(
+            "authorization_duration_seconds",
+            "[ALPHA] Seconds of authorization, by result.",
+            ("result",),
+            buckets=ACCESS_BUCKETS,
+            registry=registry,
+        )
+        ReadCounters(
+            "authorization_attempts_total",
+            "[ALPHA] Requests by result of authorization: allowed, denied, error.",
+            ("result",),
+            read=self._authorization.counts,
+            registry=registry,
+        )
+        self._user_counts: dict[str, Count] = {}  # by name
+        # What the durations of requests would be without foreign seconds, less what they are: counts by bucket, and a sum.
+        self._shifts: dict[RequestKey, tuple[list[int], list[float]]] = {}
         self._children: dict[RequestKey, _RequestMetrics] = {}
         self._watches: dict[Resource, WatchMetrics] = {}
         # The series of each resource, which `forget` removes.
@@ -224,9 +278,16 @@ class Metrics:
         seconds: float,
         size: int,
         dry_run: str = "",
+        foreign: float = 0.0,
     ) -> None:
-        """Count an answered request. code: the HTTP status. seconds: its duration. size: of the response's body in bytes."""
-        key = (verb, dry_run, group, version, resource, subresource, scope)
+        """Count an answered request. code: the HTTP status. seconds: its duration. size: of the response's body in bytes.
+
+        foreign: seconds of it that are no fault of this server.
+        """
+        self.count((verb, dry_run, group, version, resource, subresource, scope), code, seconds, size, foreign)
+
+    def count(self, key: RequestKey, code: int, seconds: float, size: int, foreign: float) -> None:
+        """As `observe`, with the labels in one."""
         children = self._children.get(key)
         if children is None:
             children = self._children[key] = self._resolve(key)
@@ -234,6 +295,51 @@ class Metrics:
         children.duration.observe(seconds)
         if children.sizes is not None:
             children.sizes.observe(size)
+        if foreign:
+            self._shift(key, seconds, foreign)
+
+    def _shift(self, key: RequestKey, seconds: float, foreign: float) -> None:
+        counts, total = self._shifts.setdefault(key, ([0] * (len(SLI_BUCKETS) + 1), [0.0]))
+        counts[bisect_left(SLI_BUCKETS, seconds)] -= 1
+        counts[bisect_left(SLI_BUCKETS, seconds - foreign)] += 1
+        total[0] -= foreign
+
+    def _indicators(self) -> Iterator[tuple[Sequence[str], Distribution]]:
+        """The service level indicators, made of the durations when metrics are read: so they cost requests nothing."""
+        shortest = len(DURATION_BUCKETS) - len(SLI_BUCKETS)
+        for key, children in self._children.items():
+            if key[1]:
+                continue  # a dry run
+            made = Distribution(SLI_BUCKETS)
+            counts = children.duration.counts
+            made.counts = [sum(counts[: shortest + 1]), *counts[shortest + 1 :]]
+            made.total = children.duration.total
+            if key in self._shifts:
+                shift, total = self._shifts[key]
+                made.counts = [one + other for one, other in zip(made.counts, shift, strict=True)]
+                made.total += total[0]
+            yield (key[0], *key[2:], COMPONENT), made
+
+    def authenticated(self, result: str, name: str, seconds: float) -> None:
+        """Count a request whose client was authenticated, or not. result: success, failure or error. name: the user's, or ''."""
+        if name:
+            count = self._user_counts.get(name)
+            if count is None:
+                if len(self._user_counts) >= _KNOWN_USERS:
+                    self._user_counts.clear()
+                kind = name if name in _COUNTED_USERS else "email_id" if "@" in name else "other"
+                count = self._user_counts[name] = self._users.labels(kind)
+            count.value += 1
+        self._authentication.labels(result).observe(seconds)
+
+    def authorized(self, result: str, seconds: float) -> None:
+        """Count a decision. result: allowed, denied or error."""
+        self._authorization.labels(result).observe(seconds)
+
+    def aborted(self, verb: str, group: str, version: str, resource: str, subresource: str, scope: str) -> None:
+        """Count a response that was broken off when its time was over."""
+        labels = (verb, group, version, resource, subresource, scope)
+        self._child(self._aborted, (group, version, resource), *labels).inc()
 
     def deprecated(self, group: str, version: str, resource: str, subresource: str) -> None:
         """Records that a deprecated version was requested. As upstream, `removed_release` is empty for custom resources."""
@@ -247,7 +353,7 @@ class Metrics:
         self._child(self._unmigratable, key, *key).set(failing)
 
     def conversion(self, definition: str, from_version: str, to_version: str, seconds: float, failure: str) -> None:
-        """Counts a call of the conversion webhook of a definition. failure: its kind, '' if it succeeded."""
+        """Counters a call of the conversion webhook of a definition. failure: its kind, '' if it succeeded."""
         result = ("failure" if failure else "success", failure)
         self._conversion_calls.labels(*result).inc()
         self._conversion_durations.labels(*result).observe(seconds)
@@ -267,7 +373,7 @@ class Metrics:
         return self._child(self._long_running, (group, version, resource), *labels)
 
     def terminated(self, verb: str, group: str, version: str, resource: str, subresource: str, scope: str, code: int) -> None:
-        """Counts a request refused or cut off to protect the server (429 of the in-flight limit, 504, 500 after a panic)."""
+        """Counters a request refused or cut off to protect the server (429 of the in-flight limit, 504, 500 after a panic)."""
         labels = (verb, group, version, resource, subresource, scope, COMPONENT, str(code))
         self._child(self._terminated, (group, version, resource), *labels).inc()
 
@@ -289,12 +395,12 @@ class Metrics:
             for metric, labels in self._series.pop(resource):
                 metric.remove(*labels)
         self._children = {key: children for key, children in self._children.items() if _resource(key) not in gone}
+        self._shifts = {key: shift for key, shift in self._shifts.items() if _resource(key) not in gone}
         self._watches = {resource: children for resource, children in self._watches.items() if resource not in gone}
 
     def exposition(self) -> bytes:
-        """All metrics in Prometheus' text format; `CONTENT_TYPE` is its media type."""
-        text: bytes = generate_latest(self.registry)
-        return text
+        """All metrics in Prometheus' text format; `CONTENT_TYPE` of `catalog.py` is its media type."""
+        return self.registry.exposition()
 
     def _resolve(self, key: RequestKey) -> _RequestMetrics:
         resource, labels = _resource(key), (*key, COMPONENT)
@@ -329,10 +435,23 @@ class RequestObserver:
         self._long_running: dict[Request, Gauge] = {}
 
     def request_done(self, request: Request, code: int, seconds: float, size: int) -> None:
+        dry_run = _dry_run(request) if "dryRun" in request.query_string else ""
         labels = self._labels(request)
-        self._metrics.observe(*labels, code, seconds, size, _dry_run(request))
+        foreign = request.record.foreign_seconds if request.record is not None else 0.0
+        self._metrics.count((labels[0], dry_run, *labels[1:]), code, seconds, size, foreign)
         if code in (429, 504):
             self._metrics.terminated(*labels, code)
+            if code == 504 and not size:
+                self._metrics.aborted(*labels)
+
+    def authenticated(self, request: Request) -> None:
+        assert request.authentication is not None
+        result, seconds = request.authentication
+        self._metrics.authenticated(result, request.user.name if result == "success" else "", seconds)
+
+    def authorized(self, request: Request) -> None:
+        assert request.authorization is not None
+        self._metrics.authorized(*request.authorization)
 
     def in_flight(self, kind: str, count: int) -> None:
         """Set the number of requests in progress. kind: readOnly or mutating."""
@@ -378,7 +497,5 @@ def _verb(request: Request, verb: str, scope: str) -> str:
 
 
 def _dry_run(request: Request) -> str:
-    if "dryRun" not in request.query_string:
-        return ""
     values = set(request.query_all.get("dryRun", ()))
     return "All" if values == {"All"} else "invalid" if values else ""

@@ -18,8 +18,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aggserver.endpoints.request import ASGIApp
+from aggserver.monitoring.catalog import CONTENT_TYPE
 from aggserver.monitoring.health import HealthChecks
-from aggserver.monitoring.metrics import CONTENT_TYPE, Metrics
+from aggserver.monitoring.metrics import Metrics
 
 __all__ = ["application", "version_info"]
 

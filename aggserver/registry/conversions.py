@@ -78,6 +78,11 @@ class ConversionCache:
         self._sweep_at = _SWEEP_BYTES
         self.bytes = 0
 
+    @property
+    def objects(self) -> int:
+        """The number of converted objects in it."""
+        return len(self._entries)
+
     def get(self, conversions: Conversions, form: object, key: str) -> Converted | None:
         """The converted object, at the last revision that was converted; None if there is none."""
         entry = (conversions, form, key)

@@ -67,6 +67,7 @@ class _Refusals:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self.failures = 0  # handshakes that have failed for any reason
         self._logged_at: dict[int, float] = {}  # time of the last log line, by OpenSSL's code; there are some eighty codes
 
     def note(self, error: ssl.SSLCertVerificationError) -> None:
@@ -93,9 +94,13 @@ class _VerifyingObject(ssl.SSLObject):
     def do_handshake(self) -> None:
         try:
             super().do_handshake()
-        except ssl.SSLCertVerificationError as error:
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise  # it goes on
+        except ssl.SSLError as error:
             assert isinstance(self.context, _VerifyingContext)
-            self.context.refusals.note(error)
+            self.context.refusals.failures += 1
+            if isinstance(error, ssl.SSLCertVerificationError):
+                self.context.refusals.note(error)
             raise
 
 
@@ -152,6 +157,11 @@ class TLSConfig:
         if self._inputs is None:
             raise TLSError("no serving certificate yet")
         return self._context
+
+    @property
+    def handshake_failures(self) -> int:
+        """How many handshakes have failed, for metrics."""
+        return self._refusals.failures
 
     def update(
         self,

@@ -16,6 +16,7 @@ import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from aggserver.meta.backoff import Backoff
@@ -43,7 +44,7 @@ from aggserver.storage.predicate import Predicate
 from aggserver.storage.revision_waiters import RevisionWaiters
 from aggserver.storage.watcher import CacheWatcher
 
-__all__ = ["CacheWatcher", "Cached", "Cacher", "Footprint", "ListPage", "WatchEvent"]
+__all__ = ["CacheCounts", "CacheSize", "CacheWatcher", "Cached", "Cacher", "Footprint", "ListPage", "WatchEvent"]
 
 WAIT = 3.0  # seconds that a request waits for a revision that the cache hasn't reached, as upstream
 CHUNK = 500  # objects decoded before other requests run: a few milliseconds
@@ -68,6 +69,29 @@ class Footprint(NamedTuple):
     watches: int
     pending_events: int
     pending_bytes: int
+
+
+@dataclass(slots=True)
+class CacheCounts:
+    """What has happened in a cache since it was made, for metrics.
+
+    loads: how often all objects were read from the store; loaded_objects: how many. events: of the store. slow_watches: those
+    that were ended because their clients did not keep up.
+    """
+
+    loads: int = 0
+    loaded_objects: int = 0
+    events: int = 0
+    slow_watches: int = 0
+
+
+class CacheSize(NamedTuple):
+    """What a cache holds now. watches: of clients and controllers. changes, changed_bytes: of the window of recent changes."""
+
+    objects: int
+    watches: int
+    changes: int
+    changed_bytes: int
 
 
 class ListPage(NamedTuple, Generic[T]):
@@ -115,6 +139,7 @@ class Cacher(Generic[T]):
         self.revision = 0
         self.corrupt = {} if corrupt is None else corrupt
         self.epoch = 0
+        self.counted = CacheCounts()
         self.broken_off = 0  # the revision at the last `break_off`; earlier events showed objects as they were before it
         self._storage = storage
         self._prefix = prefix
@@ -178,6 +203,8 @@ class Cacher(Generic[T]):
         for error in corrupt:
             self._note_corrupt(error)
         self._advance(revision)
+        self.counted.loads += 1
+        self.counted.loaded_objects += len(objects)
         self._subscription = await self._storage.watch(self._prefix, revision, self)
         self._loaded = True
         self._prepare = None
@@ -223,6 +250,7 @@ class Cacher(Generic[T]):
         """As the store's sink: apply committed writes, and pass their events to the watches. Raises Unavailable."""
         if self._window.dropped - self._swept > STALE_BYTES:
             self._sweep()
+        self.counted.events += len(batch)
         now = self._clock()
         try:
             for event in batch:
@@ -235,6 +263,7 @@ class Cacher(Generic[T]):
         """Close watches whose pending events are older than the window: nothing else keeps the events' objects in memory."""
         self._swept, floor = self._window.dropped, self._window.floor
         for watcher in [watcher for watcher in self._all_watchers() if watcher.lags(floor)]:
+            self.counted.slow_watches += 1
             watcher.close()
 
     async def footprint(self) -> Footprint:
@@ -304,6 +333,7 @@ class Cacher(Generic[T]):
                 if event is not None:
                     slow += [watcher for watcher in group.watches if not watcher.offer(event)]
         for watcher in slow:
+            self.counted.slow_watches += 1
             watcher.close()
         for watcher, reason in ended:
             self.forget(watcher)
@@ -486,9 +516,18 @@ class Cacher(Generic[T]):
         return self._objects.get(key)
 
     @property
+    def prefix(self) -> str:
+        return self._prefix
+
+    @property
     def loaded(self) -> bool:
         """Whether the cache has all objects, so that `get` needs no `ready` before."""
         return self._loaded and not self._closed
+
+    def size(self) -> CacheSize:
+        """For metrics. It counts the watches one by one."""
+        watches = len(self._behind) + sum(map(len, self._watchers.values()))
+        return CacheSize(len(self._objects), watches, *self._window.held)
 
     def has(self, key: str) -> bool:
         """Whether there is an object at `key` in the cache that can be read."""

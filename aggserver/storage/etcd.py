@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import re
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from aggserver.storage import etcd_wire as wire
 from aggserver.storage import jumps
 from aggserver.storage.etcd_client import LONG_READ, READ, WRITE, Client, OutOfRange
 from aggserver.storage.etcd_watch import EtcdSubscription, EtcdWatch
+from aggserver.storage.figures import RequestFigures, StorageFigures
 from aggserver.storage.interface import (
     Compacted,
     Conflict,
@@ -96,6 +98,7 @@ class EtcdStorage:
         self._turns = 0  # the version of TURN that this server last saw
         self._known_oldest = 0
         self._trouble: str | None = None
+        self._requests = RequestFigures(time.perf_counter, (PreconditionFailed, OutOfRange))
 
     _advance_at_once = ADVANCE_AT_ONCE
 
@@ -139,6 +142,9 @@ class EtcdStorage:
     def trouble(self) -> str | None:
         return self._trouble
 
+    def figures(self) -> StorageFigures:
+        return StorageFigures(revision=self._newest or None, requests=self._requests)
+
     def location(self, key: str) -> str:
         return self._prefix + key
 
@@ -166,7 +172,8 @@ class EtcdStorage:
         return (await self._range(wire.range_request(self._key("/"), count_only=True))).revision
 
     async def get(self, key: str) -> KeyValue | None:
-        return await self._get(key)
+        with self._requests.timed("get", key):
+            return await self._get(key)
 
     async def _get(self, key: str, revision: int = 0) -> KeyValue | None:
         items = (await self._range(wire.range_request(self._key(key), revision=revision))).items
@@ -179,7 +186,8 @@ class EtcdStorage:
         while True:
             size = min(limit - len(items), PAGE) if limit else PAGE
             try:
-                page = await self._range(wire.range_request(first, end, limit=size, revision=at), long=True)
+                with self._requests.timed("list", prefix):
+                    page = await self._range(wire.range_request(first, end, limit=size, revision=at), long=True)
             except OutOfRange as error:
                 raise await self._out_of_range(error, at) from None
             items += page.items
@@ -190,7 +198,8 @@ class EtcdStorage:
 
     async def count(self, prefix: str) -> int:
         request = wire.range_request(self._key(prefix), self._key(prefix_end(prefix)), count_only=True)
-        return (await self._range(request)).count
+        with self._requests.timed("count", prefix):
+            return (await self._range(request)).count
 
     async def _range(self, request: bytes, *, long: bool = False) -> wire.RangeAnswer:
         seconds = LONG_READ if long else READ
@@ -205,24 +214,21 @@ class EtcdStorage:
     # Writing
 
     async def create(self, key: str, value: bytes, guard: Precondition | None = None) -> int:
-        revision, found = await self._write(key, 0, wire.put_op(self._key(key), value), guard)
+        with self._requests.timed("create", key):
+            revision, found = await self._write(key, 0, wire.put_op(self._key(key), value), guard)
         if found is not None:
             raise KeyExists(key, found)
         return revision
 
     async def update(self, key: str, value: bytes, expected: int, guard: Precondition | None = None) -> int:
-        return await self._replace(key, expected, wire.put_op(self._key(key), value), guard)
+        with self._requests.timed("update", key):
+            revision, found = await self._write(key, expected, wire.put_op(self._key(key), value), guard)
+        return _replaced(key, revision, found)
 
     async def delete(self, key: str, expected: int, guard: Precondition | None = None) -> int:
-        return await self._replace(key, expected, wire.delete_op(self._key(key)), guard)
-
-    async def _replace(self, key: str, expected: int, operation: bytes, guard: Precondition | None = None) -> int:
-        revision, found = await self._write(key, expected, operation, guard)
-        if found is not None:
-            raise Conflict(key, found)
-        if not revision:
-            raise NotFound(key)
-        return revision
+        with self._requests.timed("delete", key):
+            revision, found = await self._write(key, expected, wire.delete_op(self._key(key)), guard)
+        return _replaced(key, revision, found)
 
     async def _write(
         self, key: str, expected: int, operation: bytes, guard: Precondition | None = None
@@ -405,6 +411,15 @@ class EtcdStorage:
 
     def _key(self, key: str) -> bytes:
         return (self._prefix + key).encode()
+
+
+def _replaced(key: str, revision: int, found: KeyValue | None) -> int:
+    """The revision of a write. found: the key's state, if that refused the write."""
+    if found is not None:
+        raise Conflict(key, found)
+    if not revision:
+        raise NotFound(key)
+    return revision
 
 
 def found_in(answer: wire.TxnAnswer) -> KeyValue | None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from aggserver.errors import AggserverError
+from aggserver.storage.figures import StorageFigures
 
 __all__ = [
     "Compacted",
@@ -213,6 +214,9 @@ class Storage(Protocol):
 
     def trouble(self) -> str | None:
         """For readiness: why the store can't be used, None if it can. Does not query the backend."""
+
+    def figures(self) -> StorageFigures:
+        """For metrics. Does not query the backend."""
 
     def location(self, key: str) -> str:
         """The key as it is in the backend, for messages."""

@@ -30,6 +30,7 @@ __all__ = [
     "prefix_end",
     "resource_prefix",
     "split",
+    "split_prefix",
 ]
 
 CORE = "core"
@@ -68,6 +69,12 @@ def split(key: str) -> ObjectKey:
         raise ValueError(f"{key!r} is not an object's key")
     group, resource, *inside = parts
     return ObjectKey("" if group == CORE else group, resource, inside[0] if len(inside) == 2 else "", inside[-1])
+
+
+def split_prefix(prefix: str) -> tuple[str, str]:
+    """The group and the resource of the prefix of a resource."""
+    _, group, resource, _ = prefix.split("/")
+    return "" if group == CORE else group, resource
 
 
 def prefix_end(prefix: str) -> str:

@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
 from aggserver.storage import jumps
+from aggserver.storage.figures import StorageFigures
 from aggserver.storage.interface import (
     Compacted,
     Conflict,
@@ -58,6 +59,9 @@ class MemoryStorage:
 
     def trouble(self) -> str | None:
         return None
+
+    def figures(self) -> StorageFigures:
+        return StorageFigures(revision=self._publisher.revision)
 
     def location(self, key: str) -> str:
         return key

@@ -29,6 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
+from aggserver.storage.figures import StorageFigures
 from aggserver.storage.interface import Event, FutureRevision, KeyValue, Page, Precondition, Sink, Subscription, Unavailable
 from aggserver.storage.keys import prefix_end
 from aggserver.storage.log import PendingWrite, Publisher
@@ -38,6 +39,7 @@ from aggserver.storage.sqlite_file import (
     checked,
     connect,
     explain,
+    file_size,
     is_marked,
     lock,
     mark,
@@ -163,6 +165,13 @@ class SQLiteStorage:
 
     def trouble(self) -> str | None:
         return None
+
+    def figures(self) -> StorageFigures:
+        writer = self._writer
+        if writer is None:
+            return StorageFigures()
+        size, log_size = (file_size(Path(f"{self._path}{suffix}")) for suffix in ("", "-wal"))
+        return StorageFigures(self._publisher.revision, writer.compacted, size, log_size, writer.figures)
 
     def location(self, key: str) -> str:
         return key

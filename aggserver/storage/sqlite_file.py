@@ -327,7 +327,7 @@ class Checkpointer:
     """Truncates the log between two reads when it exceeds LOG_LIMIT. `connection` is the reader's, `reader` its thread."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, reader: Executor) -> None:
-        self._log = f"{path}-wal"
+        self._log = Path(f"{path}-wal")
         self._connection = connection
         self._reader = reader
         self._due = False
@@ -360,7 +360,12 @@ class Checkpointer:
             self._due = False
 
     def _size(self) -> int:
-        try:
-            return os.stat(self._log).st_size
-        except OSError:
-            return 0
+        return file_size(self._log)
+
+
+def file_size(path: Path) -> int:
+    """In bytes; 0 if there is no such file."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import sqlite3
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,6 +20,7 @@ from queue import SimpleQueue
 
 from aggserver.storage import jumps
 from aggserver.storage.checksums import STATE_MASK, head_sum, next_state, value_sum
+from aggserver.storage.figures import CommitFigures
 from aggserver.storage.heads import Heads
 from aggserver.storage.interface import Conflict, Event, KeyExists, KeyValue, StorageError, Unavailable
 from aggserver.storage.log import Head, PendingWrite, Publisher, Stale, plan
@@ -91,6 +93,7 @@ class SQLiteWriter:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self.revision = 1
+        self.figures = CommitFigures()
         self._state = 0
         self._heads = Heads()
         self.compacted = 0
@@ -199,11 +202,15 @@ class SQLiteWriter:
                 outcome = self._decide(write, batch) if isinstance(write, PendingWrite) else self._jump(write, batch)
                 batch.answers.append((future, outcome))
             if batch.events:
+                started = time.perf_counter()
                 with self._checkpointer.writing:
                     self.connection.execute(_INSERT + ",".join([_ROW] * len(batch.events)), batch.parameters)
+                self.figures.seconds.observe(time.perf_counter() - started)
+                self.figures.writes.observe(len(batch.events))
         except Exception as error:
             # After any error (disk full, I/O, a key that is not UTF-8) the thread goes on, and all writers get an answer.
             self._report(error)
+            self.figures.failures += 1
             self._doubtful = self._doubtful or batch
             with suppress(sqlite3.Error):
                 self._settle()
@@ -317,10 +324,12 @@ class SQLiteWriter:
                 self.connection.executescript(_COMPACT.format(after=self.compacted, upto=upto))
         except sqlite3.Error as error:
             # If it was written nevertheless, repeating it changes nothing.
+            self.figures.failures += 1
             self._post((), [(future, Unavailable(f"can't compact the store: {explain(error)}"))])
             return
         self._checkpointer.committed()
         self.compacted = upto
+        self.figures.compaction_steps += 1
         self._jobs.append((task, future))
 
     def _post(self, events: Sequence[Event], answers: Sequence[tuple[Future, Outcome]]) -> None:

@@ -13,6 +13,12 @@ ROOM = 1 << 20
 class Uncounted:
     """Counts nothing: the same request is counted when the application answers it."""
 
+    def authenticated(self, request: Request) -> None:
+        return None
+
+    def authorized(self, request: Request) -> None:
+        return None
+
     def request_done(self, request: Request, code: int, seconds: float, size: int) -> None:
         pass
 

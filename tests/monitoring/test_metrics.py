@@ -205,3 +205,51 @@ def test_migrations_are_forgotten_with_their_definitions():
     ]
     metrics.forget(lambda *resource: False)
     assert not lines(metrics, "aggserver_storage_migration_")
+
+
+def test_indicators_leave_out_what_is_no_fault_of_the_server():
+    metrics = Metrics()
+    for seconds, foreign, dry_run in ((0.003, 0.0, ""), (0.03, 0.0, ""), (3.0, 2.5, ""), (9.0, 0.0, "All")):
+        metrics.observe("POST", "g", "v1", "r", "", "resource", 201, seconds, 10, dry_run, foreign)
+    start = "apiserver_request_sli_duration_seconds_"
+    found = dict(line.rsplit(" ", 1) for line in lines(metrics, start))
+    buckets = {name.split('le="')[1].split('"')[0]: float(value) for name, value in found.items() if "_bucket" in name}
+    assert (buckets["0.05"], buckets["0.4"], buckets["0.6"], buckets["+Inf"]) == (2, 2, 3, 3)
+    assert next(iter(buckets)) == "0.05"
+    assert [float(value) for name, value in found.items() if "_sum" in name] == [pytest.approx(0.533)]
+    metrics.forget(lambda *gvr: False)
+    assert not lines(metrics, start + "count")
+
+
+USERS = {
+    "alice": "other",
+    "alice@example.com": "email_id",
+    "admin": "admin",
+    "system:serviceaccount:kube-system:default": "system:serviceaccount:kube-system:default",
+    "system:serviceaccount:kube-system:other": "other",
+}
+
+
+def test_names_of_users_do_not_become_labels(monkeypatch):
+    monkeypatch.setattr("aggserver.monitoring.metrics._KNOWN_USERS", 2)
+    metrics = Metrics()
+    for name in USERS:
+        metrics.authenticated("success", name, 0.1)
+    metrics.authenticated("failure", "", 0.1)
+    found = [line.split('"')[1] for line in lines(metrics, "authenticated_user_requests{")]
+    assert sorted(found) == sorted(set(USERS.values()))
+    assert lines(metrics, "authentication_attempts{") == [
+        'authentication_attempts{result="success"} 5.0',
+        'authentication_attempts{result="failure"} 1.0',
+    ]
+
+
+def test_a_response_that_was_broken_off_is_counted():
+    metrics = Metrics()
+    observer = RequestObserver(metrics, lambda *gvr: True)
+    for size in (0, 200):  # the second one got the 504 as a response
+        observer.request_done(request("GET", f"{BASE}/crontabs"), 504, 60.0, size)
+    [line] = lines(metrics, "apiserver_request_aborts_total{")
+    assert line.endswith(" 1.0")
+    [line] = lines(metrics, "apiserver_request_terminations_total{")
+    assert line.endswith(" 2.0")

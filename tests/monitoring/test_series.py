@@ -1,11 +1,11 @@
-"""Our histograms, beside prometheus_client's."""
+"""Our counters and histograms, beside prometheus_client's."""
 
 from __future__ import annotations
 
 import pytest
 from prometheus_client import CollectorRegistry, Histogram, disable_created_metrics, generate_latest
 
-from aggserver.monitoring.histograms import Histograms
+from aggserver.monitoring.series import Histograms
 
 BUCKETS = (0.005, 0.5, 1.0, 1000.0)
 VALUES = (0.0, 0.005, 0.0051, 0.5, 1.0, 1.5, 1000.0, 1000.1, 5e9)
