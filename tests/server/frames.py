@@ -49,11 +49,11 @@ class Wire:
 class Peer:
     """A connection with `app` behind it. `open()` sends the preface."""
 
-    def __init__(self, app=None, at_once=never):
+    def __init__(self, app=None, at_once=never, **more):
         self.failures = []
         self.requests = Requests(asyncio.get_running_loop(), self.failures.append)
         self.wire = Wire()
-        self.http2 = HTTP2(app or answer, self.requests, self.wire, {"type": "http", "http_version": "2"}, at_once)
+        self.http2 = HTTP2(app or answer, self.requests, self.wire, {"type": "http", "http_version": "2"}, at_once, **more)
         self.encoder = Encoder()
         self.next_stream = 1
 

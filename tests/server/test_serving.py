@@ -239,6 +239,22 @@ def test_reason_phrases_are_go_s():
     assert {code: reason_phrase(code) for code in phrases} == phrases
 
 
+def test_a_port_is_shared_where_both_allow_it():
+    with bind("127.0.0.1", 0, shared=True) as first:
+        port = first.getsockname()[1]
+        with bind("127.0.0.1", port, shared=True) as second:
+            assert second.getsockname()[1] == port
+        with pytest.raises(OSError, match="in use"):
+            bind("127.0.0.1", port)
+
+
+async def test_streams_of_a_connection():
+    async with Running(max_streams=3) as server:
+        client = await server.http2()
+        await client.get("/ok")
+        assert client.h2.remote_settings.max_concurrent_streams == 3
+
+
 def test_bind():
     with bind("127.0.0.1", 0) as first:
         assert first.getsockname()[1] > 0

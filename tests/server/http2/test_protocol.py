@@ -195,6 +195,24 @@ async def test_one_stream_too_many():
     assert seen[-1] == b"value"
 
 
+async def test_fewer_streams():
+    async def app(scope, receive, send):
+        await asyncio.Event().wait()
+
+    peer = Peer(app, max_streams=2)
+    peer.http2.initiate()
+    (settings, _) = peer.take()
+    assert settings.settings[3] == 2
+    await peer.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", SettingsFrame(0))
+    peer.take()
+    assert await peer.send(peer.head(), peer.head())
+    refused = peer.head()
+    assert await peer.send(refused)
+    (reset,) = peer.take()
+    assert (reset.stream_id, reset.error_code) == (refused.stream_id, REFUSED)
+    peer.requests.cancel()
+
+
 async def test_as_many_streams_as_there_may_be():
     """In one read, with one in the middle that is not counted any more."""
     release = asyncio.Event()
