@@ -71,13 +71,16 @@ class Evaluators:
             return None
         return self._special.get((group, resource)) or Counted(group, resource)
 
-    def of_quota(self, names: Iterable[str]) -> dict[tuple[str, str], Evaluator]:
-        """The resources whose objects must be counted for a quota of these names."""
+    def of_quota(self, names: Iterable[str], is_stored: Callable[[str, str], bool]) -> dict[tuple[str, str], Evaluator]:
+        """The resources whose objects must be counted for a quota of these names. is_stored: whether a resource has objects here.
+
+        That is asked first: a quota may name tens of thousands that nobody serves.
+        """
         names = list(names)
-        found = {key: evaluator for key, evaluator in self._special.items() if evaluator.matching(names)}
+        found = {key: each for key, each in self._special.items() if is_stored(*key) and each.matching(names)}
         for name in names:
             key = counted_resource(name)
-            if key is not None and key not in found and (evaluator := self.of(*key)) is not None:
+            if key is not None and key not in found and is_stored(*key) and (evaluator := self.of(*key)) is not None:
                 found[key] = evaluator
         return found
 

@@ -252,12 +252,27 @@ def test_a_pod_that_gets_a_deadline_is_handled() -> None:
     assert evaluator.handles("UPDATE", "", {"spec": {"activeDeadlineSeconds": 3}}, {"spec": {}})
 
 
+def test_no_evaluator_is_made_for_what_nobody_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quota may have forty thousand such names, and each write below it looks at them."""
+    made = list[str]()
+    monkeypatch.setattr(Evaluators, "of", lambda self, group, resource: made.append(resource))
+    names = [f"count/things{number}.example.com" for number in range(100)]
+    EVALUATORS.of_quota([*names, "count/widgets.example.com"], lambda group, resource: resource == "widgets")
+    assert made == ["widgets"]
+
+
 def test_which_resources_a_quota_needs() -> None:
-    found = EVALUATORS.of_quota(
-        ["pods", "secrets", "count/deployments.apps", "count/events", "x.storageclass.storage.k8s.io/other"]
-    )
+    def everything(group: str, resource: str) -> bool:
+        return True
+
+    names = ["pods", "secrets", "count/deployments.apps", "count/events", "x.storageclass.storage.k8s.io/other"]
+    found = EVALUATORS.of_quota(names, everything)
     assert found.keys() == {("", "pods"), ("", "secrets"), ("apps", "deployments")}
     gold = "gold.storageclass.storage.k8s.io/requests.storage"
-    assert EVALUATORS.of_quota([gold, "services.nodeports"]).keys() == {("", "persistentvolumeclaims"), ("", "services")}
+    assert EVALUATORS.of_quota([gold, "services.nodeports"], everything).keys() == {
+        ("", "persistentvolumeclaims"),
+        ("", "services"),
+    }
+    assert EVALUATORS.of_quota(names, lambda group, resource: group == "apps").keys() == {("apps", "deployments")}
     assert counted_resource("count/a.b.c") == ("b.c", "a")
     assert EVALUATORS.of("", "events") is None

@@ -76,8 +76,7 @@ class QuotaController:
         return self._evaluators.of(group, resource) if self._client.is_stored(group, resource) else None
 
     def _counted(self, names: Iterable[str]) -> Mapping[tuple[str, str], Evaluator]:
-        found = self._evaluators.of_quota(names)
-        return {key: evaluator for key, evaluator in found.items() if self._client.is_stored(*key)}
+        return self._evaluators.of_quota(names, self._client.is_stored)
 
 
 class _OwnQuotas:
