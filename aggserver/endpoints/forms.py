@@ -111,7 +111,7 @@ def _protobuf_pieces(listing: Listing, entry: Encode) -> Iterator[bytes]:
     """
     items: list[bytes] = []
     for group in _grouped(listing, _INDENTED_BYTES):
-        items.append(protobuf.encode_items(listing.before["kind"], (orjson.loads(entry(obj)) for obj in group)))
+        items.append(protobuf.encode_items(listing.before, (orjson.loads(entry(obj)) for obj in group)))
         yield b""
     yield protobuf.encode_list(listing.before, items)
 

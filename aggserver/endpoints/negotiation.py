@@ -219,7 +219,7 @@ _META_CONVERSIONS = tuple(
 )
 
 _ALL = (_JSON, _YAML, _PROTOBUF)
-# Custom resources and tables have no protobuf form.
+# Custom resources and Tables have no protobuf form; that of built-in kinds is below.
 _OBJECT = Negotiator(_ALL, _META_CONVERSIONS, in_protobuf=("PartialObjectMetadata", "PartialObjectMetadataList"))
 # The same for kinds that can only be created, like reviews, which have no Tables: upstream has no columns for them.
 _UNLISTED = Negotiator(_ALL, _META_CONVERSIONS[2:], in_protobuf=("PartialObjectMetadata", "PartialObjectMetadataList"))
@@ -236,9 +236,22 @@ AGGREGATED_DISCOVERY = Negotiator(
 _LISTING_VERBS = frozenset({"list", "deletecollection"})
 
 
-def for_object(request: Request, *, tables: bool = True) -> MediaType:
-    """For a response with one object or, by the verb, a list. Raises NotAcceptable. tables: whether the kind has Tables."""
-    media = (_OBJECT if tables else _UNLISTED).negotiate(request.header(b"accept"))
+# Of built-in kinds, for clients that accept nothing else: JSON is the stored bytes, and costs nothing.
+_IN_PROTOBUF = Negotiator((_PROTOBUF,), in_protobuf=("",))
+
+
+def _negotiated(negotiator: Negotiator, accept: str, *, built_in: bool) -> MediaType:
+    if built_in and (media := negotiator.match(accept) or _IN_PROTOBUF.match(accept)) is not None:
+        return media
+    return negotiator.negotiate(accept)
+
+
+def for_object(request: Request, *, tables: bool = True, built_in: bool = False) -> MediaType:
+    """For a response with one object or, by the verb, a list. Raises NotAcceptable.
+
+    tables: whether the kind has Tables. built_in: whether it is a kind of Kubernetes itself, which has a protobuf form.
+    """
+    media = _negotiated(_OBJECT if tables else _UNLISTED, request.header(b"accept"), built_in=built_in)
     if media.convert == "PartialObjectMetadata" and request.info.verb in _LISTING_VERBS:
         raise errors.not_acceptable(
             "you requested PartialObjectMetadata, but the requested object is a list (*unstructured.UnstructuredList)"
@@ -250,9 +263,12 @@ def for_object(request: Request, *, tables: bool = True) -> MediaType:
     return _for_reader(request, media)
 
 
-def for_watch(request: Request) -> MediaType:
-    """For the events of a watch: JSON, not indented since each event is one line, or protobuf. Raises NotAcceptable."""
-    media = _OBJECT.negotiate(request.header(b"accept"))
+def for_watch(request: Request, *, built_in: bool = False) -> MediaType:
+    """For the events of a watch: JSON, not indented since each event is one line, or protobuf. Raises NotAcceptable.
+
+    built_in: see `for_object`.
+    """
+    media = _negotiated(_OBJECT, request.header(b"accept"), built_in=built_in)
     if media.subtype == "yaml":
         streams = f"{_JSON};stream=watch, {_PROTOBUF};stream=watch"
         raise errors.not_acceptable(f"only the following media types are accepted: {streams}")

@@ -1,4 +1,4 @@
-"""Kubernetes' protobuf, for the kinds that Go's typed clients send in this form, and the few that they request in it.
+"""Kubernetes' protobuf, for the kinds that Go's typed clients send in this form, and those that they request in it.
 
 A body consists of a magic number, an envelope that names the kind, and the message. kubectl and client-go's typed clients always
 send built-in kinds in this form; client-go's metadata client requests PartialObjectMetadata only in this form, if the server has
@@ -9,7 +9,9 @@ Pure. Source: k8s.io/apimachinery pkg/runtime/generated.proto and pkg/runtime/se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from threading import Lock
 from typing import Any
 
 from aggserver.meta.protobuf_wire import LENGTH, ProtobufError, fields, tag, with_length
@@ -17,7 +19,18 @@ from aggserver.scheme.kinds import KINDS, kind_of
 from aggserver.scheme.protobuf_codec import reader, writer
 from aggserver.scheme.types import Member, Type, lookup
 
-__all__ = ["ANSWERS", "BODIES", "ProtobufError", "UnknownKind", "decode", "encode", "encode_event", "encode_items", "encode_list"]
+__all__ = [
+    "ANSWERS",
+    "BODIES",
+    "ProtobufError",
+    "UnknownKind",
+    "decode",
+    "encode",
+    "encode_event",
+    "encode_items",
+    "encode_list",
+    "list_of",
+]
 
 _MAGIC = b"k8s\x00"
 
@@ -57,8 +70,9 @@ ANSWERS = _ByKind(
         "meta/v1.Status",
     )
 )
-# Built at import, since a thread must not use an incomplete writer.
+# Built at import, since a thread must not use an incomplete writer; those of built-in kinds are made one after the other.
 _WRITERS = {kind: writer(of) for (_, kind), of in ANSWERS.items()}
+_making = Lock()
 
 # runtime.TypeMeta numbers its members differently from that of meta/v1.
 _TYPE_META = Type(
@@ -100,18 +114,43 @@ def decode(body: bytes, kinds: Mapping[tuple[str, str], Type] = BODIES) -> dict[
 
 
 def encode(obj: dict[str, Any]) -> bytes:
-    """Encode an object of one of the kinds in ANSWERS. Its members must have the types of the kind."""
-    return _enveloped(obj, _WRITERS[obj["kind"]](obj))
+    """Encode an object of one of the kinds in ANSWERS or BODIES. Its members must have the types of the kind."""
+    return _enveloped(obj, _writer_of(obj)(obj))
 
 
-def encode_items(kind: str, items: Iterable[dict[str, Any]]) -> bytes:
-    """Encode some of the items of a list of that kind, for `encode_list`."""
-    return _WRITERS[kind]({"items": list(items)})
+def encode_items(before: dict[str, Any], items: Iterable[dict[str, Any]]) -> bytes:
+    """Encode some of the items of a list, for `encode_list`. before: the list without its items."""
+    return _writer_of(before)({"items": list(items)})
 
 
 def encode_list(before: dict[str, Any], items: Iterable[bytes]) -> bytes:
     """Encode a list. before: the list without its items. items: results of `encode_items`, in order."""
-    return _enveloped(before, _WRITERS[before["kind"]](before) + b"".join(items))
+    return _enveloped(before, _writer_of(before)(before) + b"".join(items))
+
+
+def _writer_of(obj: dict[str, Any]) -> Callable[[Any], bytes]:
+    return _WRITERS.get(obj["kind"]) or _built_in_writer(obj["apiVersion"], obj["kind"])
+
+
+# One for each kind and list that was asked for.
+@cache
+def _built_in_writer(api_version: str, kind: str) -> Callable[[Any], bytes]:
+    with _making:
+        of = BODIES.get((api_version, kind))
+        return writer(of if of is not None else list_of(BODIES[api_version, kind.removesuffix("List")]))
+
+
+def list_of(of: Type) -> Type:
+    """The type of lists of a kind: all have the same members."""
+    items = Type("", "list", of)
+    return Type(
+        f"{of.name}List",
+        "struct",
+        members={
+            "metadata": Member("metadata", "ListMeta", lookup("meta/v1.ListMeta"), 1, pointer=False, omitempty=True),
+            "items": Member("items", "Items", items, 2, pointer=False, omitempty=False),
+        },
+    )
 
 
 def encode_event(type_: str, obj: bytes) -> bytes:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from aggserver.meta.protobuf_wire import LENGTH, fields, tag, with_length
-from aggserver.scheme.protobuf import ANSWERS, BODIES, UnknownKind, decode
+from aggserver.scheme.protobuf import ANSWERS, BODIES, UnknownKind, decode, list_of
 from aggserver.scheme.protobuf_codec import writer
+from aggserver.scheme.types import Type
 
 __all__ = ["contents", "decode_answer", "decode_events", "encode_body"]
 
@@ -23,10 +25,18 @@ def encode_body(obj: dict[str, Any]) -> bytes:
 
 def decode_answer(body: bytes) -> Any:
     """Of one object, of any kind that is read or written."""
-    try:
-        return decode(body, ANSWERS)
-    except UnknownKind:
-        return decode(body)
+    for kinds in (ANSWERS, BODIES):
+        with suppress(UnknownKind):
+            return decode(body, kinds)
+    return decode(body, _Lists())
+
+
+class _Lists(dict[tuple[str, str], Type]):
+    """The types of the lists of all kinds."""
+
+    def get(self, key: tuple[str, str], default: Any = None) -> Any:
+        of = BODIES.get((key[0], key[1].removesuffix("List")))
+        return default if of is None else list_of(of)
 
 
 def decode_events(body: bytes) -> list[Any]:

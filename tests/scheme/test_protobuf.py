@@ -273,3 +273,12 @@ def test_events() -> None:
     objects = [protobuf.encode({"apiVersion": "v1", "kind": "Status", "code": code}) for code in (1, 2)]
     frames = b"".join(protobuf.encode_event("ADDED", obj) for obj in objects)
     assert decode_events(frames) == [{"type": "ADDED", "object": decode_answer(obj)} for obj in objects]
+
+
+def test_built_in_kinds_and_their_lists() -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"hostNetwork": True}}
+    assert decode_answer(protobuf.encode(pod)) == pod
+    before = {"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "7"}}
+    encoded = protobuf.encode_list(before, [protobuf.encode_items(before, [pod]), protobuf.encode_items(before, [pod, pod])])
+    item = {name: value for name, value in pod.items() if name not in ("apiVersion", "kind")}
+    assert decode_answer(encoded) == {**before, "items": [item, item, item]}

@@ -16,7 +16,7 @@ _CREATE_ONLY = frozenset({"create"})
 
 
 async def create(scope: ResourceScope, resource: Creater, context: Context, request: Request) -> Response:
-    media = negotiation.for_object(request, tables=scope.verbs != _CREATE_ONLY)
+    media = negotiation.for_object(request, tables=scope.verbs != _CREATE_ONLY, built_in=scope.built_in)
     write = options.write_options("CreateOptions", request.query_all, request.header(b"user-agent"))
     obj = await body.read_object(scope, request, write.field_validation)
     context.body_bytes = len(await request.body())

@@ -20,7 +20,7 @@ _UNSAFE_DELETE = "unsafe-delete-ignore-read-errors"
 
 
 async def delete(scope: ResourceScope, resource: Deleter, context: Context, request: Request) -> Response:
-    media = negotiation.for_object(request)
+    media = negotiation.for_object(request, built_in=scope.built_in)
     given = await body.read_delete_body(request)
     wanted = options.delete_options(given, request.query_all)
     if wanted.ignore_store_read_error:
@@ -61,7 +61,7 @@ async def _delete_corrupt(scope: ResourceScope, context: Context, request: Reque
 
 
 async def delete_collection(scope: ResourceScope, resource: CollectionDeleter, context: Context, request: Request) -> Response:
-    media = negotiation.for_object(request)
+    media = negotiation.for_object(request, built_in=scope.built_in)
     context.metadata_only = shows_metadata_only(scope, media)
     selection = options.list_options(scope, request.query, name="")
     given = await body.read_delete_body(request)

@@ -13,14 +13,14 @@ __all__ = ["get", "list_"]
 
 
 async def get(scope: ResourceScope, resource: Getter, context: Context, request: Request) -> Response:
-    media = negotiation.for_object(request)
+    media = negotiation.for_object(request, built_in=scope.built_in)
     context.metadata_only = shows_metadata_only(scope, media)
     obj = await resource.get(context, request.info.name, request.query.get("resourceVersion", ""))
     return reply.object_reply(scope, request, media, obj)
 
 
 async def list_(scope: ResourceScope, resource: Lister, context: Context, request: Request) -> Response:
-    media = negotiation.for_object(request)
+    media = negotiation.for_object(request, built_in=scope.built_in)
     context.metadata_only = shows_metadata_only(scope, media)
     selection = options.list_options(scope, request.query, name=request.info.name)
     return reply.list_reply(scope, request, media, await resource.list(context, selection))

@@ -54,7 +54,7 @@ async def patch(scope: ResourceScope, resource: Updater, context: Context, reque
     accepted = _STRATEGIC_TYPES if scope.type_name else PATCH_TYPES
     if content_type not in accepted:
         raise errors.no_consumer() if scope.built_in else negotiation.unsupported_media_type(accepted)
-    media = negotiation.for_object(request)
+    media = negotiation.for_object(request, built_in=scope.built_in)
     context.metadata_only = shows_metadata_only(scope, media)
     given = await request.body()
     context.body_bytes = len(given)

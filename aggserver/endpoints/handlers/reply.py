@@ -52,6 +52,8 @@ def list_reply(scope: ResourceScope, request: Request, media: MediaType, result:
     if result.shard:
         meta["shardInfo"] = {"selector": result.shard}
     before, after = {"apiVersion": scope.info.api_version}, {"kind": scope.info.list_kind, "metadata": meta}
+    if media.is_protobuf:
+        return forms.listing_response(media, forms.Listing({**before, **after}, "items", result.items, {}), 200)
     entry = _without_type if scope.typed else None
     return forms.listing_response(media, forms.Listing(before, "items", result.items, after, entry), 200)
 

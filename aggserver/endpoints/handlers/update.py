@@ -16,7 +16,7 @@ __all__ = ["update"]
 
 async def update(scope: ResourceScope, resource: Updater, context: Context, request: Request) -> Response:
     name = request.info.name
-    media = negotiation.for_object(request)
+    media = negotiation.for_object(request, built_in=scope.built_in)
     write = options.write_options("UpdateOptions", request.query_all, request.header(b"user-agent"))
     obj = await body.read_object(scope, request, write.field_validation)
     context.body_bytes = len(await request.body())

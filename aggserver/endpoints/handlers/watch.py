@@ -85,7 +85,7 @@ class Watching:
         self._stopped = True
 
     async def __call__(self, scope: ResourceScope, resource: Watcher, context: Context, request: Request) -> StreamResponse:
-        media = negotiation.for_watch(request)
+        media = negotiation.for_watch(request, built_in=scope.built_in)
         context.metadata_only = shows_metadata_only(scope, media)
         selection = options.list_options(scope, request.query, name=request.info.name)
         encode = _encoder(scope, request, media)
@@ -193,6 +193,9 @@ def _pieces(parts: Sequence[bytes]) -> Iterator[bytes]:
 
 
 def _encoder(scope: ResourceScope, request: Request, media: MediaType) -> Encode:
+    if media.is_protobuf and not media.convert:
+        memo = scope.info.api_version, media.subtype
+        return _memoised(memo, lambda event: protobuf.encode(_tree(scope, event)), is_protobuf=True)
     if not media.convert:
         plain = _memoised(scope.info.api_version, lambda event: _raw(scope, event))
         return lambda event: _cuttable(scope, event) if event.size > PIECE_BYTES else plain(event)
