@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from threading import Lock
 from typing import Any
 
 from aggserver.meta.protobuf_wire import LENGTH, ProtobufError, fields, tag, with_length
@@ -70,9 +69,8 @@ ANSWERS = _ByKind(
         "meta/v1.Status",
     )
 )
-# Built at import, since a thread must not use an incomplete writer; those of built-in kinds are made one after the other.
+# Built at import, since a thread must not use an incomplete writer; those of built-in kinds are used by the event loop alone.
 _WRITERS = {kind: writer(of) for (_, kind), of in ANSWERS.items()}
-_making = Lock()
 
 # runtime.TypeMeta numbers its members differently from that of meta/v1.
 _TYPE_META = Type(
@@ -135,9 +133,8 @@ def _writer_of(obj: dict[str, Any]) -> Callable[[Any], bytes]:
 # One for each kind and list that was asked for.
 @cache
 def _built_in_writer(api_version: str, kind: str) -> Callable[[Any], bytes]:
-    with _making:
-        of = BODIES.get((api_version, kind))
-        return writer(of if of is not None else list_of(BODIES[api_version, kind.removesuffix("List")]))
+    of = BODIES.get((api_version, kind))
+    return writer(of if of is not None else list_of(BODIES[api_version, kind.removesuffix("List")]))
 
 
 def list_of(of: Type) -> Type:
