@@ -1,4 +1,4 @@
-"""`python -m tests.pods --seconds 600 --seed 7`: Pods and workloads by chance, as long as one likes, on a control plane of its own.
+"""`python -m tests.pods --seconds 600 --seed 7`: Pods and workloads by chance, as long as one likes, on an own control plane.
 
 Ends with 1 after the first object that the servers judged differently, with the command that draws it again.
 """
