@@ -240,7 +240,7 @@ NOT_AT_START = (
     *("aggserver.controllers.disruption", "aggserver.controllers.volumes"),
     *("aggserver.authorization.rbac", "aggserver.authorization.bootstrap"),
     *("aggserver.authentication.account_tokens", "aggserver.authentication.jws", "aggserver.standalone.tokens"),
-    *("aiohttp", "grpc", "kubernetes"),
+    *("aiohttp", "grpc", "kubernetes", "opentelemetry"),
 )
 # What prints a text and ends asks no library for help.
 NOT_FOR_A_TEXT = (

@@ -64,6 +64,7 @@ DOORS = {
     "kubernetes": ("aggserver.cluster", "aggserver.testing.plugin"),
     "re2": ("aggserver.meta.regexp",),
     "msgspec": ("aggserver.typed.msgspec_door",),
+    "opentelemetry": ("aggserver.tracing.export",),
     "prometheus_client": ("aggserver.monitoring",),
     "pydantic": ("aggserver.typed.pydantic_door",),
     "pydantic_core": ("aggserver.typed.pydantic_door",),

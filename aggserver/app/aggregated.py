@@ -23,7 +23,7 @@ from aggserver.apiextensions.stored_versions import FolderLedger, FolderMigratio
 from aggserver.app.admission import AggregatedAdmission, Common
 from aggserver.app.admission_configuration import read_identities
 from aggserver.app.cluster_services import ClusterServices
-from aggserver.app.engine import Engine, listen, new_environment, open_webhooks
+from aggserver.app.engine import Engine, listen, new_environment, new_uids, open_webhooks
 from aggserver.app.errors import StartError
 from aggserver.app.flag_checks import FlagChecks
 from aggserver.app.memory import give_back_memory
@@ -31,6 +31,7 @@ from aggserver.app.named_certificates import NamedCertificates
 from aggserver.app.serving_certificate import ServingCertificate
 from aggserver.app.storage import compaction, open_host_etcd, open_storage
 from aggserver.app.tasks import Task, supervise
+from aggserver.app.tracing_configuration import open_tracer
 from aggserver.app.trust import overrides_from, trust_files
 from aggserver.authentication.configmap import ConfigMapSource
 from aggserver.authentication.delegating import AuthenticationConfig, Authenticator, TrustError
@@ -69,6 +70,7 @@ async def run(options: Options, apps: LoadedApps, on_server: Callable[[Server], 
     can't start or go on.
     """
     async with contextlib.AsyncExitStack() as stack:
+        tracer = stack.enter_context(open_tracer(options.tracing_config_file, aggserver.__version__, new_uids()))
         clusters = _Clusters(stack)
         cluster = await clusters.get(options.kubeconfig)
         storage = await open_storage(options)
@@ -85,6 +87,7 @@ async def run(options: Options, apps: LoadedApps, on_server: Callable[[Server], 
         identities = read_identities(options.admission_control_config_file)
         admission = AggregatedAdmission(Common(options, authorizer, webhooks, identities, environment.new_uid), cluster)
         engine = Engine(environment, admission.chain, rule_options)
+        engine.tracer = tracer
         engine.checks.add("admission", admission.healthy, livez=False, warning=admission.warning)
         service = _service(options)
         flags = FlagChecks(cluster, service, str(options.kubeconfig or ""), options.kube_apiservers, _AGENT)

@@ -52,6 +52,7 @@ from aggserver.schema.rules import UPSTREAM, RuleOptions
 from aggserver.server.requests import AtOnce, never
 from aggserver.server.serving import bind
 from aggserver.storage.interface import Storage
+from aggserver.tracing.tracer import Tracer
 from aggserver.webhook.config import ServiceResolver
 from aggserver.webhook.lazy import LazyWebhooks
 from aggserver.webhook.services import MappedServices
@@ -156,6 +157,7 @@ class Engine:
         self._watching = Watching(spread, self._observe_watch, call_later)
         self._observer = RequestObserver(self.metrics, self._served)
         self.pages = Pages(environment, self._paths, aggserver.__version__, _emulated(), set_verbosity)
+        self.tracer: Tracer | None = None  # set before the application is made
         self.flow_control: FlowControl | None = None  # made with the chain of filters
         self.handler: Handler = self._dispatcher()
 
@@ -208,16 +210,17 @@ class Engine:
 
     def application(self, chain: Mapping[str, Filter]) -> ASGIApp:
         """The ASGI application of `handler` with these filters before it."""
-        return filters.application(self.handler, chain, self._observer, self._new_audit_id)
+        return filters.application(self.handler, chain, self._observer, self._new_audit_id, self.tracer)
 
     def lane(self, chain: Mapping[str, Filter], options: Options) -> AtOnce:
         """What answers plain reads at once in place of `application`, with the same filters.
 
-        Nothing does on etcd, which other servers may write to: every read has to wait for its revision.
+        Nothing does on etcd, which other servers may write to: every read has to wait for its revision. Nor does
+        anything if requests are traced.
         """
-        return (
-            never if options.storage == "etcd" else Lane(self.handler, chain, self._observer, self._new_audit_id, self.is_stored)
-        )
+        if options.storage == "etcd" or self.tracer is not None:
+            return never
+        return Lane(self.handler, chain, self._observer, self._new_audit_id, self.is_stored)
 
     def _dispatcher(self) -> Dispatcher:
         version = aggserver.__version__

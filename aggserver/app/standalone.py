@@ -41,6 +41,7 @@ from aggserver.app.rare_controllers import rare_controllers
 from aggserver.app.service_accounts import ServiceAccounts
 from aggserver.app.storage import IN_MEMORY, compaction, data_folder, open_storage
 from aggserver.app.tasks import Task, supervise
+from aggserver.app.tracing_configuration import open_tracer
 from aggserver.certificates.issuing import SubjectNames, requested_user
 from aggserver.controllers.policy_status import PolicyStatusController
 from aggserver.endpoints import front_page
@@ -103,6 +104,7 @@ async def _run(
     given: socket.socket | None,
 ) -> int:
     async with contextlib.AsyncExitStack() as stack:
+        tracer = stack.enter_context(open_tracer(options.tracing_config_file, aggserver.__version__, new_uids()))
         # Bind the port first: if it is in use, no folder is left behind.
         listener = stack.enter_context(contextlib.closing(given or listen(options)))
         folder = await stack.enter_async_context(_folder(options.data))
@@ -131,6 +133,7 @@ async def _run(
         stored_namespaces = namespaces.StoredNamespaces(namespace_store)
         admission = StandaloneAdmission(common, registrations, stored_namespaces, limits, access.plugins)
         engine = Engine(environment, admission.chain, rule_options)
+        engine.tracer = tracer
         tls_metrics(engine.metrics.registry, lambda: tls.handshake_failures)
         below = {("", "serviceaccounts", "token"): accounts.requests}
         built_in = None

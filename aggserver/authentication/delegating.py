@@ -83,10 +83,14 @@ class AuthenticationConfig:
 
 
 class Outcome(NamedTuple):
-    """The user, and the request's headers without credentials and identity headers."""
+    """The user, and the request's headers without credentials and identity headers.
+
+    by_proxy: whether the front proxy has named the user.
+    """
 
     user: UserInfo
     headers: Headers
+    by_proxy: bool = False
 
 
 class Tokens(Protocol):
@@ -153,9 +157,9 @@ class Authenticator:
             raise errors.service_unavailable(_NOT_YET, _RETRY_SECONDS)
         failures: list[str] = []
         identity, others = requestheader.split(headers, config.request_header)
-        user = _by_certificate(identity, peer, config, now, failures) if peer is not None else None
+        user, by_proxy = _by_certificate(identity, peer, config, now, failures) if peer is not None else (None, False)
         if user is not None:
-            return Outcome(user.authenticated(), _without_authorization(others))
+            return Outcome(user.authenticated(), _without_authorization(others), by_proxy)
         rejected = len(failures)
         if self._tokens is not None:
             user, headers = await _by_token(headers, self._tokens, failures)
@@ -175,8 +179,8 @@ class Authenticator:
 
 def _by_certificate(
     identity: Headers, peer: PeerCertificate, config: AuthenticationConfig, now: float, failures: list[str]
-) -> UserInfo | None:
-    """The user that the front proxy names, or else the certificate's own. identity: the headers that carry one.
+) -> tuple[UserInfo | None, bool]:
+    """The user that the front proxy names, and True; or else the certificate's own. identity: the headers that carry one.
 
     Adds to `failures` why a certificate was rejected.
     """
@@ -188,13 +192,13 @@ def _by_certificate(
         else:
             user = requestheader.authenticate(identity, config.request_header)
             if user is not None:
-                return user
+                return user, True
     if config.client_ca is not None:
         try:
-            return _user_of(verify(peer, config.client_ca.roots, now))
+            return _user_of(verify(peer, config.client_ca.roots, now)), False
         except CertificateError as error:
             failures.append(f"client certificate: {error}")
-    return None
+    return None, False
 
 
 @lru_cache(_KEPT_USERS)

@@ -54,10 +54,13 @@ from aggserver.endpoints.request import (
     StreamResponse,
     begin,
 )
+from aggserver.endpoints.slow_requests import SLOW_SECONDS, log_slow
+from aggserver.endpoints.traced import start_trace, trace
 from aggserver.endpoints.turns import Turns
 from aggserver.meta import codec, duration, errors
 from aggserver.meta.errors import StatusError
 from aggserver.tracing import record
+from aggserver.tracing.tracer import Tracer
 
 __all__ = ["Observer", "application", "chain"]
 
@@ -131,8 +134,14 @@ def chain(
     }
 
 
-def application(handler: Handler, chained: Mapping[str, Filter], observer: Observer, new_audit_id: Callable[[], str]) -> ASGIApp:
-    """The handler and the filters in front of it, as one ASGI application."""
+def application(
+    handler: Handler,
+    chained: Mapping[str, Filter],
+    observer: Observer,
+    new_audit_id: Callable[[], str],
+    tracer: Tracer | None = None,
+) -> ASGIApp:
+    """The handler and the filters in front of it, as one ASGI application. tracer: None if requests are not traced."""
     for wrap in reversed(list(chained.values())):
         handler = wrap(handler)
     turns = Turns()
@@ -150,7 +159,8 @@ def application(handler: Handler, chained: Mapping[str, Filter], observer: Obser
         if request_log.is_on():
             send = request_log.logging_sender(request, send, clock, started)
         request.audit_id = audit_id_of(request, new_audit_id)
-        request.record = record.begin()
+        request.record = parts = record.begin()
+        request.tracer = tracer
         request.allotted = asyncio.Timeout(None)
         try:
             done = await _in_time(request, send, _exchange(handler, observer, turns, request, send))
@@ -159,8 +169,14 @@ def application(handler: Handler, chained: Mapping[str, Filter], observer: Obser
             # Emptied, because the callbacks refer to the request: in a circle it would wait for the collector.
             while request.on_end:
                 request.on_end.pop()()
-        if done is not None:
-            observer.request_done(request, done[0], clock() - started, done[1])
+        if done is None:
+            return
+        seconds = record.now() - parts.started
+        if seconds >= SLOW_SECONDS and not _is_long_running(request):
+            log_slow(request, parts, done[0], seconds)
+        if tracer is not None:
+            trace(tracer, request, parts, done[0])
+        observer.request_done(request, done[0], clock() - started, done[1])
 
     return websocket.with_websockets(app)
 
@@ -192,7 +208,10 @@ async def _in_time(request: Request, send: Send, exchange: Awaitable[_Done]) -> 
 
 
 async def _exchange(handler: Handler, observer: Observer, turns: Turns, request: Request, send: Send) -> _Done:
+    started = record.now()
     response = await _outcome(handler, request)
+    if request.record is not None:
+        request.record.note("Handler", started)
     if isinstance(response, StreamResponse) and websocket.is_upgrade(request):
         response = await _upgraded(request, response)
     if isinstance(response, ASGIResponse):
@@ -205,8 +224,12 @@ async def _exchange(handler: Handler, observer: Observer, turns: Turns, request:
         finally:
             observer.long_running(request, -1)
         return response.status, 0
+    started = record.now()
     try:
-        return response.status, await _send_whole(request, response, send, turns)
+        sent = await _send_whole(request, response, send, turns)
+        if request.record is not None:
+            request.record.note("Response", started)
+        return response.status, sent
     except Exception as error:
         if request.begun:
             raise  # too late for an error response; the server breaks off the one that has begun
@@ -565,6 +588,8 @@ def authentication(authenticator: Authenticator, clock: Callable[[], float], obs
             request.user, request.headers = outcome.user, outcome.headers
             request.authentication = ("success", record.now() - started)
             _authenticated(request, observer, started)
+            if request.tracer is not None:
+                start_trace(request.tracer, request, by_proxy=outcome.by_proxy)
             if outcome.user is ANONYMOUS and request.http_version == "2":
                 request.last_of_connection = True
             return await next_handler(request)

@@ -24,6 +24,7 @@ from aggserver.endpoints.request_info import RequestInfo
 from aggserver.meta import errors
 from aggserver.meta.warnings import Warnings
 from aggserver.tracing.record import RequestRecord
+from aggserver.tracing.tracer import Tracer
 
 __all__ = [
     "JSON",
@@ -138,6 +139,7 @@ class Request:
         "receive",
         "record",
         "scope",
+        "tracer",
         "user",
         "warnings",
     )
@@ -174,6 +176,7 @@ class Request:
         self.authentication: tuple[str, float] | None = None
         self.authorization: tuple[str, float] | None = None
         self.record: RequestRecord | None = None  # the parts and their times; None for what is answered at once
+        self.tracer: Tracer | None = None  # of a server that traces requests
         self.on_end: list[Callable[[], object]] = []  # called when the response has been sent, or failed
 
     @property

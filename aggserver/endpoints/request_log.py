@@ -17,7 +17,7 @@ from urllib.parse import quote as percent_encoded
 from aggserver.endpoints.request import Message, Request, Send
 from aggserver.meta import golang
 
-__all__ = ["is_on", "logging_sender"]
+__all__ = ["described", "is_on", "logging_sender"]
 
 log = logging.getLogger("aggserver.requests")
 
@@ -66,9 +66,13 @@ def logging_sender(request: Request, send: Send, clock: Callable[[], float], sta
     return sender
 
 
+def described(request: Request) -> str:
+    """Verb, path, parameters and user, without anything secret."""
+    return f"{request.info.verb} {_target(request)} by {golang.quote(_cut(request.user.name, _USER))}"
+
+
 def _line(request: Request, status: int, seconds: float) -> str:
-    user = golang.quote(_cut(request.user.name, _USER))
-    line = f"{request.info.verb} {_target(request)} by {user}: {status} in {seconds * 1000:.0f} ms"
+    line = f"{described(request)}: {status} in {seconds * 1000:.0f} ms"
     return f"{line}: {_why(request, *request.failure)}" if request.failure is not None else line
 
 

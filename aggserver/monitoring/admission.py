@@ -12,7 +12,7 @@ from aggserver.admission.observer import AdmissionObserver
 from aggserver.meta.distribution import Distribution
 from aggserver.monitoring.catalog import MetricsCatalog
 from aggserver.monitoring.series import Counters, Histograms
-from aggserver.tracing.record import current
+from aggserver.tracing.record import current, note, now
 
 __all__ = ["AdmissionMetrics"]
 
@@ -78,6 +78,7 @@ class AdmissionMetrics(AdmissionObserver):
 
     def step(self, kind: str, operation: str, seconds: float, *, rejected: bool) -> None:
         self._observe(self._steps, (kind, operation, rejected), seconds)
+        note("Mutating admission" if kind == "admit" else "Validating admission", now() - seconds)
 
     def controller(self, name: str, kind: str, operation: str, seconds: float, *, rejected: bool) -> None:
         self._observe(self._controllers, (name, kind, operation, rejected), seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from aggserver.options import convert, flag
 from aggserver.options.commands import BOTH
@@ -12,6 +13,9 @@ __all__ = ["DebuggingOptions"]
 
 LOGGING_FORMATS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+# ruff: noqa: RUF009  -- option calls dataclasses.field, so its result is a valid default
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +57,15 @@ class DebuggingOptions:
         flag.DEBUGGING,
         "verbosity of modules, comma-separated, such as cacher=4,webhook*=4; * and ? match any characters",
         metavar="PATTERN=N,...",
+        commands=BOTH,
+    )
+    tracing_config_file: Path | None = option(
+        None,
+        "tracing-config-file",
+        convert.path,
+        flag.DEBUGGING,
+        "file with a TracingConfiguration: requests are sent to a collector of OpenTelemetry as spans (the extra otel)",
+        metavar="FILE",
         commands=BOTH,
     )
     profiling: bool = option(

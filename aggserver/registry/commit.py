@@ -17,6 +17,7 @@ from aggserver.registry.stored import StoredObject
 from aggserver.registry.views import Views
 from aggserver.registry.write import Attempt
 from aggserver.storage.interface import KeyValue, TooLarge
+from aggserver.tracing.record import note, now
 
 __all__ = ["Commit"]
 
@@ -87,7 +88,9 @@ class Commit:
         self, attempt: Attempt, key: str, encoded: bytes, commit: Callable[[bytes], Awaitable[int]]
     ) -> StoredObject:
         expected = None if attempt.write.keeps_version else await self._views.expected(key, encoded)
+        started = now()
         revision = await commit(encoded)
+        note("Storage", started)
         # The object is stored, so nothing may fail from here on. The watch cache has the event by now. If nobody has written
         # since, use the object of the cache, so that its views are cached with it.
         cacher = self._resource.cacher

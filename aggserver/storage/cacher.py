@@ -43,6 +43,7 @@ from aggserver.storage.past import CLOCK_EVERY, LOOK_MATCHING, SLICE_SECONDS, Pa
 from aggserver.storage.predicate import Predicate
 from aggserver.storage.revision_waiters import RevisionWaiters
 from aggserver.storage.watcher import CacheWatcher
+from aggserver.tracing.record import note, now
 
 __all__ = ["CacheCounts", "CacheSize", "CacheWatcher", "Cached", "Cacher", "Footprint", "ListPage", "WatchEvent"]
 
@@ -495,10 +496,13 @@ class Cacher(Generic[T]):
             self.progress()
         if revision <= self.revision:
             return
+        started = now()
         try:
             await self._waiters.wait(revision, timeout)
         except TimeoutError:
             raise FutureRevision(revision, self.revision) from None
+        finally:
+            note("Wait for the watch cache", started)
 
     def progress(self) -> int:
         """Request progress from the store; returns the revision known after that."""

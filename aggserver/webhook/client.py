@@ -22,6 +22,7 @@ import aiohttp
 from yarl import URL
 
 from aggserver.meta.golang import quote
+from aggserver.tracing.record import note, now, outgoing
 from aggserver.webhook import ca_bundle
 from aggserver.webhook.answers import WebhookError, failure, retry_after
 from aggserver.webhook.config import ClientConfig, ServiceResolver, request_url
@@ -108,11 +109,15 @@ class Webhooks:
         except ValueError as error:
             raise WebhookError(str(error)) from None
         exchange = _Exchange(url)
+        exchange.traceparent, span = outgoing()
+        started = now()
         try:
             async with asyncio.timeout(timeout):
                 return await self._exchange(exchange, config, body, max_bytes, identity)
         except TimeoutError:
             raise exchange.too_late() from None
+        finally:
+            note("Webhook", started, URL(url, encoded=True).host or "", span)
 
     async def close(self) -> None:
         await self._session.close()
@@ -167,6 +172,8 @@ class Webhooks:
             proxy = proxy_for(url.host or "", url.port or 443, self._environment) or None
         if authorization := _authorization(identity):
             headers["Authorization"] = authorization
+        if exchange.traceparent:
+            headers["traceparent"] = exchange.traceparent
         posts = exchange.method == "POST"
         if posts:
             headers["Content-Type"] = "application/json"
@@ -221,6 +228,7 @@ class _Exchange:
 
     def __init__(self, url: str) -> None:
         self._first = url
+        self.traceparent = ""
         self.is_reused = self.is_reading = False
         self.restart()
 

@@ -222,6 +222,8 @@ class FlowControl:
             elif why:
                 ticket.level.finish(ticket, now)  # it has got its seats in the same moment
             self._waited(flow, ticket.arrived, now, served=not why)
+            if request.record is not None:
+                request.record.queued_seconds += now - ticket.arrived
         return not why
 
     def _waited(self, flow: Flow, since: float, now: float, *, served: bool) -> None:
