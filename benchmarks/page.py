@@ -1,4 +1,4 @@
-"""`python -m benchmarks.page`: measure the tables of docs/benchmarks.md anew, one after the other, and write them into it.
+"""`python -m benchmarks.page`: measure the tables of docs/benchmarks.md and docs/sizing.md anew, and write them there.
 
 All at once, so that they are of one commit and one machine, with nothing else running. A table that could not be measured stays
 as it was, and is told at the end.
@@ -31,6 +31,7 @@ TABLES = {
     "wardle": ["benchmarks.wardle"],
     "cel": ["benchmarks.cel"],
     "millions": ["benchmarks.millions"],
+    "sizing": ["benchmarks.sizing"],
     "growth": ["benchmarks", "--growth"],
 }
 

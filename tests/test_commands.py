@@ -39,6 +39,16 @@ NOT_RUN = {
     "kubectl label namespace aggserver-system pod-security.kubernetes.io/enforce=restricted": "of the namespace above",
     "kubectl create clusterrolebinding aggserver:metrics --clusterrole=aggserver:metrics"
     " --serviceaccount=monitoring:prometheus-k8s": "is about a Prometheus that no test has",
+    "kubectl create secret generic aggserver-backup --namespace aggserver-system"
+    " --from-literal DESTINATION=BUCKET/aggserver --from-literal RCLONE_CONFIG_BACKUP_TYPE=s3"
+    " --from-literal RCLONE_CONFIG_BACKUP_PROVIDER=Other --from-literal RCLONE_CONFIG_BACKUP_NO_CHECK_BUCKET=true"
+    " --from-literal RCLONE_CONFIG_BACKUP_ENDPOINT=https://s3.example.com"
+    " --from-literal RCLONE_CONFIG_BACKUP_ACCESS_KEY_ID=ID --from-literal RCLONE_CONFIG_BACKUP_SECRET_ACCESS_KEY=KEY": (
+        "tests/integration/test_backup.py takes its settings"
+    ),
+    "kubectl create job --from cronjob/aggserver-backup aggserver-backup-now --namespace aggserver-system": (
+        "needs a node: tests/integration/test_backup.py runs the Job's commands"
+    ),
     "pip install 'aggserver[etcd]'": "needs a release on the package index",
     "pip install 'aggserver[pytest]'": "needs a release on the package index",
 }
@@ -71,6 +81,7 @@ READ = [
     "python -m benchmarks.resources",
     "python -m benchmarks.testing",
     "python -m benchmarks.selectors",
+    "python -m benchmarks.sizing",
     "python -m benchmarks.wardle",
     "python -m benchmarks.watchers",
     "python -m benchmarks --write-docs",

@@ -87,8 +87,14 @@ SETTINGS = {
     "replicas": "etcd.enabled=true",
     "own-certificates": "ownCertificates.enabled=true",
     "adoption": "adoption.enabled=true",
+    "backup": "backup.enabled=true",
 }
-CHOICES = [(), *((name,) for name in SETTINGS), tuple(SETTINGS)]
+CHOICES = [
+    (),
+    *((name,) for name in SETTINGS),
+    ("replicas", "own-certificates", "adoption"),
+    ("own-certificates", "adoption", "backup"),
+]
 
 
 @pytest.mark.parametrize("components", CHOICES, ids=lambda components: ", ".join(components) or "none")
@@ -101,6 +107,17 @@ def test_the_chart_renders_to_what_kustomize_makes(
     namespace = ("Namespace", "", NAMESPACE)
     assert namespace in expected
     assert rendered(*settings) == {key: item for key, item in expected.items() if key != namespace}
+
+
+def test_no_pod_of_them_is_less_confined_than_the_namespace_demands(plane: ControlPlane, tmp_path: Path) -> None:
+    """kube-apiserver warns about a template whose Pods it would refuse."""
+    objects = kustomized(plane, tmp_path, "adoption", "backup")
+    manifests = "\n---\n".join(map(json.dumps, objects.values()))
+    assert "Warning" not in plane.kubectl("apply", "-f", "-", input=manifests).stderr
+    job = objects["CronJob", NAMESPACE, "aggserver-backup"]
+    del job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["securityContext"]
+    assert "would violate PodSecurity" in plane.kubectl("apply", "-f", "-", input=json.dumps(job)).stderr
+    plane.kubectl("delete", "-f", "-", input=manifests)
 
 
 def test_each_component_has_a_value() -> None:
@@ -170,6 +187,7 @@ WRONG = {
     "a value that there is not": ("etcd.servers=x", "additional properties 'servers' not allowed"),
     "a size that is none": ("storage.size=much", "storage/size"),
     "a flag without dashes": ("extraArgs={v=4}", "extraArgs/0"),
+    "backups of etcd": ("backup.enabled=true,etcd.enabled=true", "take snapshots of etcd"),
     "no servers": ("etcd.replicas=0", "etcd/replicas"),
 }
 
@@ -207,7 +225,7 @@ def test_helm_installs_upgrades_and_removes_it(plane: ControlPlane, helm: Path, 
     try:
         assert installed() == [("aggserver", "1")]
         assert there(objects) == set(objects)
-        adopting = ("--set", "adoption.enabled=true,apiGroups={stable.example.com}")
+        adopting = ("--set", "adoption.enabled=true,backup.enabled=true,apiGroups={stable.example.com}")
         program.run(helm, tmp_path, "upgrade", "aggserver", str(CHART), *place, *adopting)
         more = rendered(*adopting, namespace=namespace)
         assert there(more) == set(more) > set(objects)
