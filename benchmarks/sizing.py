@@ -149,7 +149,8 @@ def _seconds(value: float) -> str:
 
 def _measure(folder: Path, say: Say) -> Costs:
     binary = build(folder, say)
-    costs = Costs({}, {})
+    costs = Costs({PROGRAM: 0.0}, {})
+    _connections(folder, costs, say)
     for size in SIZES:
         with Aggserver(folder / f"aggserver-{size}") as server:
             define(server.access, [NAMESPACE])
@@ -161,7 +162,6 @@ def _measure(folder: Path, say: Say) -> Costs:
             say(f"{OBJECTS} objects, {size} bytes as sent: {grown - empty} bytes more")
             if size == SIZES[-1]:
                 continue
-            _connections(server, costs, say)
             _requests(binary, server, costs, say)
             _definitions(server, costs, say)
     # After a restart and a list nothing but the objects is there.
@@ -177,24 +177,25 @@ def _measure(folder: Path, say: Say) -> Costs:
     return costs
 
 
-def _connections(server: Aggserver, costs: Costs, say: Say) -> None:
-    """Connections that have had one answer, and watches: one on each of them, and many on few."""
-    for title, protocol, count, streams, watches in (
-        (CONNECTION, "http/1.1", CONNECTIONS * 20, 1, False),
-        ("an idle connection, HTTP/2", "h2", CONNECTIONS * 20, 1, False),
-        (WATCH, "h2", CONNECTIONS, STREAMS, True),
+def _connections(folder: Path, costs: Costs, say: Say) -> None:
+    """Connections that have had one answer, and watches, many on few: on servers of their own, without memory to reuse."""
+    for number_of, (title, protocol, count, streams, watches) in enumerate(
+        (
+            (CONNECTION, "http/1.1", CONNECTIONS * 20, 1, False),
+            ("an idle connection, HTTP/2", "h2", CONNECTIONS * 20, 1, False),
+            (WATCH, "h2", CONNECTIONS, STREAMS, True),
+        )
     ):
-        before, used = at_rest(server), _used(server)
-        with _held(server.access, protocol, count, streams, watches=watches):
-            settle([server])
-            cpu = _used(server) - used
-            costs.memory[title] = (at_rest(server) - before) / (count * streams)
-            if not watches:
-                costs.cpu.setdefault("new connection (TLS 1.3) with its first request", cpu / count)
-            else:
-                costs.cpu["watch begins"] = cpu / (count * streams)
+        with Aggserver(folder / f"connections-{number_of}") as server:
+            define(server.access, [NAMESPACE])
+            call(server.access, "GET", COLLECTION)
+            before, used = at_rest(server), _used(server)
+            with _held(server.access, protocol, count, streams, watches=watches):
+                settle([server])
+                cpu = (_used(server) - used) / (count * streams)
+                costs.cpu["watch begins" if watches else f"new connection (TLS 1.3) with its first request, {protocol}"] = cpu
+                costs.memory[title] = (at_rest(server) - before) / (count * streams)
         say(f"{title}: {costs.memory[title]:.0f} bytes")
-        at_rest(server)
 
 
 def _requests(binary: Path, server: Aggserver, costs: Costs, say: Say) -> None:
