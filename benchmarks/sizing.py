@@ -72,7 +72,7 @@ CONNECTION, WATCH = "an idle connection, HTTP/1.1", "a watch, one of 100 on its 
 USED = "a definition of 40 fields, listed, and in /openapi/v2"
 EVENT = "an event for one of 100 watches that all have it"
 # What the requests of the Deployment are for: so many of each, and so many of each in a second.
-FULL = {PROGRAM: 1, LARGE: 20_000, USED: 200, WATCH: 2_000, CONNECTION: 200}
+FULL = {PROGRAM: 1, LARGE: 20_000, USED: 200, WATCH: 1_000, CONNECTION: 200}
 BUSY = {
     "get": 300,
     "create, 1 KB": 50,
