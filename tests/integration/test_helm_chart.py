@@ -88,12 +88,13 @@ SETTINGS = {
     "own-certificates": "ownCertificates.enabled=true",
     "adoption": "adoption.enabled=true",
     "backup": "backup.enabled=true",
+    "monitoring": "monitoring.enabled=true",
 }
 CHOICES = [
     (),
     *((name,) for name in SETTINGS),
     ("replicas", "own-certificates", "adoption"),
-    ("own-certificates", "adoption", "backup"),
+    ("own-certificates", "adoption", "backup", "monitoring"),
 ]
 
 
@@ -127,7 +128,7 @@ def test_each_component_has_a_value() -> None:
 
 
 def test_all_objects_are_in_the_namespace_of_the_release(rendered: Any) -> None:
-    for more in ((), ("--set", "adoption.enabled=true,etcd.enabled=true,ownCertificates.enabled=true")):
+    for more in ((), ("--set", "adoption.enabled=true,etcd.enabled=true,ownCertificates.enabled=true,monitoring.enabled=true")):
         objects = rendered(*more, namespace="elsewhere")
         assert NAMESPACE not in json.dumps(list(objects.values()))
         assert {namespace for _, namespace, _ in objects} <= {"elsewhere", "", "kube-system", "default"}
@@ -202,6 +203,10 @@ def test_the_chart_is_of_this_version_and_has_no_faults(helm: Path, tmp_path: Pa
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["version"] == chart["appVersion"] == aggserver.__version__
     assert (CHART / "files" / "crontab.yaml").read_bytes() == (MANIFESTS / "examples" / "crontab.yaml").read_bytes()
+    copied = {path.name: path.read_bytes() for path in (CHART / "files" / "monitoring").iterdir()}
+    there = {path.name: path.read_bytes() for path in (MANIFESTS / "monitoring").iterdir()}
+    assert there.pop("kustomization.yaml")
+    assert copied == there, "cp manifests/monitoring/[!k]* manifests/helm/files/monitoring"
     assert "0 chart(s) failed" in program.run(helm, tmp_path, "lint", "--strict", str(CHART))
 
 
