@@ -32,7 +32,7 @@ _LONG_CONVERTED = 512 * 1024
 # Bytes of the objects in one piece, about a millisecond's work: if their bytes are joined, if they are converted, and if they are
 # encoded as indented JSON or protobuf. _OBJECT_BYTES are added for each object, for the work that does not depend on its size.
 _JOINED_BYTES = 256 * 1024
-_CONVERTED_BYTES = 256 * 1024
+_CONVERTED_BYTES = 512 * 1024
 _INDENTED_BYTES = 128 * 1024
 _OBJECT_BYTES = 512
 _INDENT = b"\n    "
