@@ -56,6 +56,7 @@ _CONTROLS = {
     "Job": ("Pod",),
 }
 _OWNED = b'"ownerReferences"'  # in the JSON of claims that have owners, and perhaps of others
+_EXITS = ("containerStatuses", "initContainerStatuses")  # which tell the policy of a Job how a Pod has failed
 _NOT_READY = "node.kubernetes.io/not-ready"
 _WORKERS = 8
 # The plan of a workload with more Pods than this is made in a thread.
@@ -231,7 +232,7 @@ class WorkloadController:
             matches = selector is not None and selector.matches(obj["metadata"].get("labels") or {})
             if reference is not None and reference["uid"] == metadata["uid"]:
                 if matches:
-                    found.append(obj)
+                    found.append(_planned(obj) if kind == "Pod" else obj)
                 else:
                     await self._release(obj, metadata["uid"])
             elif reference is None and matches and is_active(obj):
@@ -388,6 +389,15 @@ def _nothing(pod: JSONObject) -> bool:
 def _wait(count: int) -> float:
     """Seconds that a change waits for others, so that the work for thousands of Pods does not grow with their square."""
     return 0.0 if count <= _FEW else min(_LONGEST, _WAIT * count)
+
+
+def _planned(pod: JSONObject) -> JSONObject:
+    """What plans look at of a Pod: a plan for thousands would fill the memory with whole ones."""
+    metadata = {name: value for name, value in pod["metadata"].items() if name != "managedFields"}
+    spec = {name: pod["spec"][name] for name in ("nodeName", "affinity") if name in pod["spec"]}
+    status = pod.get("status") or {}
+    members = ("phase", "conditions", *(_EXITS if status.get("phase") == "Failed" else ()))
+    return {**pod, "metadata": metadata, "spec": spec, "status": {name: status[name] for name in members if name in status}}
 
 
 def _may_adopt(workload: Workload, key: str) -> bool:
