@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from aggserver.admission.chain import Chain
 from aggserver.app.engine import Engine
 from aggserver.monitoring.adoption import AdoptionMetrics
+from aggserver.monitoring.audit import AuditMetrics
 from aggserver.monitoring.catalog import Described, MetricsCatalog
 from aggserver.monitoring.flow_control import FlowControlMetrics
 from aggserver.monitoring.process import cluster_metrics, tls_metrics
@@ -48,6 +49,7 @@ def every_metric() -> MetricsCatalog:
     )
     registry = Engine(environment, lambda installer, observer: Chain([])).metrics.registry
     AdoptionMetrics(registry)
+    AuditMetrics(registry)
     FlowControlMetrics(SimpleNamespace(levels={}, waits={}), registry)  # type: ignore[arg-type]
     tls_metrics(registry, lambda: 0)
     cluster_metrics(registry, list)

@@ -53,7 +53,7 @@ FLAG_CASES: dict[str, tuple[list[str], dict[str, Any]]] = {
         ["--runtime-config=a", "--runtime-config=b", "--runtime-config=a"],
         {"without_effect": ("--runtime-config=a", "--runtime-config=b")},
     ),
-    "a value with a space": (["--audit-log-path=a b"], {"without_effect": ("--audit-log-path='a b'",)}),
+    "a value with a space": (["--peer-ca-file=a b"], {"without_effect": ("--peer-ca-file='a b'",)}),
     "a stray word": (["serve"], {"without_effect": ("serve",)}),
     "an empty value": (["--cert-dir="], {}),
     "servers": (["--etcd-servers=http://a:1,http://b:2"], {"etcd_servers": ("http://a:1", "http://b:2")}),
@@ -94,10 +94,10 @@ def test_the_flags_that_are_passed_on_are_options_of_dev() -> None:
 
 
 def test_without_etcd_data_is_in_memory(tmp_path: Path) -> None:
-    arguments, remark = kube_apiserver.translate(["--secure-port=1234", "--audit-log-path=-", f"--cert-dir={tmp_path}"], {})
+    arguments, remark = kube_apiserver.translate(["--secure-port=1234", "--peer-ca-file=-", f"--cert-dir={tmp_path}"], {})
     own = ["--controllers=namespace-controller", "--secure-port=1234", "--disable-admission-plugins=NodeRestriction"]
     assert arguments == ["dev", "--data=:memory:", *own]
-    assert remark == "in the place of kube-apiserver; data is in memory; flags without effect: --audit-log-path=-"
+    assert remark == "in the place of kube-apiserver; data is in memory; flags without effect: --peer-ca-file=-"
 
 
 @pytest.mark.parametrize(

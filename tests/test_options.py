@@ -402,3 +402,52 @@ def test_help_has_every_option_in_a_group(command, capsys):
         assert f"\n{heading}\n" in text
     assert ("--definitions" in text) is (command == "serve")
     assert f"default: {parse([command], {}).secure_port})" in text
+
+
+# name: (flags, what is wrong)
+AUDIT_REFUSED = {
+    "an unknown mode": (["--audit-log-mode=later"], "--audit-log-mode: must be one of batch, blocking, blocking-strict"),
+    "no buffer": (
+        ["--audit-log-mode=batch", "--audit-log-batch-buffer-size=0"],
+        "invalid audit batch log buffer size 0, must be a positive number",
+    ),
+    "no rate": (
+        ["--audit-webhook-config-file=k", "--audit-webhook-batch-throttle-qps=0.0"],
+        "invalid audit batch webhook throttle QPS 0, must be a positive number",
+    ),
+    "no event": (
+        ["--audit-log-truncate-max-event-size=0"],
+        "invalid audit truncate log max event size 0, must be a positive number",
+    ),
+    "a batch shorter than an event": (
+        ["--audit-log-truncate-max-batch-size=10"],
+        "invalid audit truncate log max batch size 10, must be greater than max event size (102400)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", AUDIT_REFUSED)
+def test_audit_flags_that_are_refused(case):
+    argv, text = AUDIT_REFUSED[case]
+    with pytest.raises(OptionsError) as caught:
+        parse(["serve", "--audit-log-path=log", *argv], {})
+    assert str(caught.value) == text
+
+
+def test_audit_flags_that_are_not_used_are_not_checked():
+    unused = ["--audit-log-batch-buffer-size=0", "--audit-webhook-truncate-max-event-size=0"]
+    assert said("--audit-log-path=log", *unused)["audit_log_path"] == "log"  # the log's mode is not batch
+
+
+def test_audit_defaults_are_upstreams():
+    options = parse(["serve"], {})
+    assert (options.audit_log_mode, options.audit_log_batch_max_size, options.audit_log_batch_throttle_enable) == (
+        "blocking",
+        1,
+        False,
+    )
+    assert (options.audit_log_maxsize, options.audit_log_maxage, options.audit_log_maxbackup) == (100, 366, 100)
+    assert (options.audit_webhook_mode, options.audit_webhook_batch_max_size) == ("batch", 400)
+    assert (options.audit_webhook_batch_throttle_qps, options.audit_webhook_batch_throttle_burst) == (10.0, 15)
+    assert (options.audit_webhook_initial_backoff_seconds, options.audit_webhook_batch_max_wait_seconds) == (10.0, 30.0)
+    assert (options.audit_log_truncate_max_batch_size, options.audit_webhook_truncate_max_event_size) == (10485760, 102400)

@@ -145,6 +145,7 @@ class Attributes:
     not known yet. options: the members of the CreateOptions, UpdateOptions, PatchOptions or DeleteOptions, as JSON. warnings:
     texts for Warning headers; plugins append to them, and to audit_annotations. origin: None for what the server itself does.
     undo: plugins append what takes back what they have counted, for a write that fails after they have validated it.
+    audits_objects: whether audit_annotations may tell of the object's content.
     """
 
     operation: str
@@ -163,6 +164,7 @@ class Attributes:
     origin: RequestOrigin | None = None
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
     undo: list[Callable[[], None]] = field(default_factory=list)
+    audits_objects: bool = False
 
     @property
     def deadline(self) -> float:
@@ -191,6 +193,7 @@ class Attributes:
             self.origin,
             self.reinvocation,
             self.undo,
+            self.audits_objects,
         )
 
 

@@ -341,6 +341,8 @@ class MutatingWebhooks:
         try:
             answer = await self._calls.ask(webhook, attributes, target, view, mutating=True)
             patched, changed = await _patch(webhook, answer, view, attributes, target)
+            if patched and attributes.audits_objects:
+                attributes.audit_annotations[f"patch.webhook.admission.k8s.io/{round_}"] = _told(webhook, answer.patch)
             self._calls.allowed("admit", webhook, attributes, loop.time() - started)
         except (_CallError, _Denied, StatusError) as error:
             refusal = self._calls.failed("admit", webhook, attributes, error, loop.time() - started)
@@ -393,6 +395,13 @@ async def _patch(webhook: Webhook, answer: Answer, view: _View, attributes: Attr
         raise errors.internal_error(str(error)) from error
     view.change(made)
     return True, changed
+
+
+def _told(webhook: Webhook, patch: bytes) -> str:
+    """What the audit tells of a patch."""
+    operations = [dict(sorted(operation.items())) for operation in codec.decode_json(patch)]
+    annotation = {"configuration": webhook.configuration, "webhook": webhook.name, "patch": operations}
+    return codec.encode_json({**annotation, "patchType": review.JSON_PATCH}).decode()
 
 
 # --- validating ---

@@ -22,6 +22,7 @@ from aggserver.apiextensions.registration import Registrar, Service
 from aggserver.apiextensions.stored_versions import FolderLedger, FolderMigrations
 from aggserver.app.admission import AggregatedAdmission, Common
 from aggserver.app.admission_configuration import read_identities
+from aggserver.app.auditing import open_auditor
 from aggserver.app.cluster_services import ClusterServices
 from aggserver.app.engine import Engine, listen, new_environment, new_uids, open_webhooks
 from aggserver.app.errors import StartError
@@ -137,6 +138,7 @@ async def run(options: Options, apps: LoadedApps, on_server: Callable[[Server], 
         keep_registered(engine.installer, certificate, registrar, sources)
 
         authenticator, trust_tasks = await _authentication(options, cluster, clusters, engine, tls)
+        auditor = await stack.enter_async_context(open_auditor(options, engine.metrics))
         chain = engine.chain(
             authenticator,
             authorizer,
@@ -147,6 +149,7 @@ async def run(options: Options, apps: LoadedApps, on_server: Callable[[Server], 
                 else loading(sources.missing)
             },
             before_authentication=before_authentication,
+            auditor=auditor,
         )
         server = Server(
             engine.application(chain),
@@ -156,7 +159,7 @@ async def run(options: Options, apps: LoadedApps, on_server: Callable[[Server], 
             on_shutdown=engine.end_watches,
             shutdown_delay=options.shutdown_delay_seconds,
             grace=options.shutdown_grace_seconds,
-            at_once=engine.lane(chain, options),
+            at_once=engine.lane(chain, options, auditor),
             max_streams=options.http2_max_streams,
         )
         engine.pages.counts["connections"] = lambda: server.connections

@@ -29,6 +29,7 @@ from aggserver.authorization.delegating import Authorizer
 from aggserver.conversion.webhook import Caller, WebhookCall
 from aggserver.debugging.pages import Pages
 from aggserver.endpoints import filters, serving_filters
+from aggserver.endpoints.auditing import Auditor
 from aggserver.endpoints.discovery import Discovery
 from aggserver.endpoints.dispatch import Dispatcher
 from aggserver.endpoints.flow_control.flow_control import FlowControl
@@ -179,8 +180,12 @@ class Engine:
         options: Options,
         before_authorization: Mapping[str, Filter] = MappingProxyType({}),
         before_authentication: Mapping[str, Filter] = MappingProxyType({}),
+        auditor: Auditor | None = None,
     ) -> dict[str, Filter]:
-        """The filters by name, in the order in which a request meets them. Parameters: as of `asgi`."""
+        """The filters by name, in the order in which a request meets them. Parameters: as of `asgi`.
+
+        auditor: None without an audit policy.
+        """
         total = options.max_requests_inflight + options.max_mutating_requests_inflight
         if options.enable_priority_and_fairness and total:
             of = self._environment
@@ -198,6 +203,7 @@ class Engine:
             flow_control=self.flow_control,
             before_authentication={**serving_filters.cross_origin(options.cors_allowed_origins), **before_authentication},
             before_authorization=before_authorization,
+            auditor=auditor,
         )
         dumps = self.flow_control.dumps() if self.flow_control is not None else {}
         seconds = options.request_timeout_seconds
@@ -212,7 +218,7 @@ class Engine:
         """The ASGI application of `handler` with these filters before it."""
         return filters.application(self.handler, chain, self._observer, self._new_audit_id, self.tracer)
 
-    def lane(self, chain: Mapping[str, Filter], options: Options) -> AtOnce:
+    def lane(self, chain: Mapping[str, Filter], options: Options, auditor: Auditor | None = None) -> AtOnce:
         """What answers plain reads at once in place of `application`, with the same filters.
 
         Nothing does on etcd, which other servers may write to: every read has to wait for its revision. Nor does
@@ -220,7 +226,7 @@ class Engine:
         """
         if options.storage == "etcd" or self.tracer is not None:
             return never
-        return Lane(self.handler, chain, self._observer, self._new_audit_id, self.is_stored)
+        return Lane(self.handler, chain, self._observer, self._new_audit_id, self.is_stored, auditor)
 
     def _dispatcher(self) -> Dispatcher:
         version = aggserver.__version__

@@ -31,6 +31,7 @@ from aggserver.apiextensions.v1beta1 import StoredDefinitions, to_v1
 from aggserver.app.access import Access
 from aggserver.app.admission import Common, OwnLimits, StandaloneAdmission
 from aggserver.app.admission_configuration import read_identities
+from aggserver.app.auditing import open_auditor
 from aggserver.app.controllers import controllers
 from aggserver.app.credentials import Credentials
 from aggserver.app.engine import Engine, listen, new_environment, new_uids, open_webhooks
@@ -238,7 +239,8 @@ async def _run(
 
         browsers = front_page.for_browsers(engine.installer, access.authorizer, aggserver.__version__)
         filters = {"front_page": browsers, **access.filters}
-        chain = engine.chain(credentials.authenticator, access.authorizer, options, filters)
+        auditor = await stack.enter_async_context(open_auditor(options, engine.metrics))
+        chain = engine.chain(credentials.authenticator, access.authorizer, options, filters, auditor=auditor)
         if (discovery := openid.for_issuer(accounts.issuers[0], accounts.keys, lambda: credentials.url)) is not None:
             chain["openid_discovery"] = discovery
         server = Server(
@@ -248,7 +250,7 @@ async def _run(
             on_stopping=engine.checks.begin_shutdown,
             on_shutdown=end_watches,
             grace=options.shutdown_grace_seconds,
-            at_once=engine.lane(chain, options),
+            at_once=engine.lane(chain, options, auditor),
             max_streams=options.http2_max_streams,
         )
         engine.pages.counts["connections"] = lambda: server.connections

@@ -55,6 +55,9 @@ KEEPALIVE_IDLE_SECONDS = 30
 KEEPALIVE_INTERVAL_SECONDS = 10
 KEEPALIVE_PROBES = 3
 
+# Read of an answer that does not matter, so that its connection can be used again.
+_IGNORED_BYTES = 64 * 1024
+
 
 class BareAnswer(NamedTuple):
     """A response as it came. date: its header Date, '' if there is none."""
@@ -140,6 +143,12 @@ class ClusterClient:
         async with self._answer("GET", path, query or {}, None, limits, any_status=True) as response:
             text = (await response.read()).decode(errors="replace")
             return BareAnswer(response.status, text, response.headers.get("Date", ""))
+
+    async def post(self, body: bytes, seconds: float) -> None:
+        """POST JSON to the very URL of the kubeconfig; what is answered does not matter. Raises ClusterError, Unreachable."""
+        limits = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
+        async with self._answer("POST", "", {"timeout": f"{seconds:g}s"}, orjson.Fragment(body), limits) as response:
+            await response.content.read(_IGNORED_BYTES)
 
     async def watch(
         self,

@@ -101,6 +101,8 @@ class Dispatcher:
             raise errors.method_not_supported(info.group, info.resource, info.verb)
         if scope.deprecation:
             self._on_deprecated(info)
+            if request.audit is not None:
+                request.audit.record.deprecated = True
         if info.verb in _NAMED and not info.name:
             raise errors.bad_request("name must be provided")
         context = Context(request.user, info.namespace, request.warnings, name=info.name, origin=request)

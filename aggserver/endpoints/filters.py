@@ -4,6 +4,7 @@
     request_info     parses the URL
     deadline         limits the time until the response has been sent
     authentication   sets the user and removes the identity headers
+    audit            makes the record of the request, where there is an audit policy (`endpoints/auditing.py`)
     impersonation    sets the user to another one, for Impersonate-* headers
     flow_control     lets a request wait for its turn, or rejects it, where too many are served (`flow_control/`)
     authorization    checks that the user may make the request
@@ -26,9 +27,11 @@ from typing import Protocol, TypeAlias
 
 from aggserver.authentication.delegating import Authenticator
 from aggserver.authentication.user import ANONYMOUS
+from aggserver.authorization.attributes import forbidden
 from aggserver.authorization.delegating import HEALTH_PATHS, Authorizer
 from aggserver.endpoints import access, compression, negotiation, request_log, websocket
 from aggserver.endpoints import request_info as info_module
+from aggserver.endpoints.auditing import Auditor
 from aggserver.endpoints.crowd import Crowd
 from aggserver.endpoints.deadlines import Deadlines
 from aggserver.endpoints.flow_control.flow_control import FlowControl, too_many
@@ -111,18 +114,22 @@ def chain(
     flow_control: FlowControl | None = None,
     before_authentication: Mapping[str, Filter] = MappingProxyType({}),
     before_authorization: Mapping[str, Filter] = MappingProxyType({}),
+    auditor: Auditor | None = None,
 ) -> dict[str, Filter]:
     """The filters by name, in the order a request passes them. The limits are those of `deadline` and `in_flight`.
 
     flow_control: in place of `in_flight`.
 
-    before_authentication, before_authorization: further filters, which only some modes have.
+    before_authentication, before_authorization: further filters, which only some modes have. auditor: None without an audit
+    policy.
     """
+    audit = {} if auditor is None else {"audit": auditor.filter()}
     return {
         "request_info": request_info(),
-        "deadline": deadline(timeout_seconds),
+        "deadline": deadline(timeout_seconds, auditor),
         **before_authentication,
-        "authentication": authentication(authenticator, clock, observer),
+        "authentication": authentication(authenticator, clock, observer, auditor),
+        **audit,
         "impersonation": impersonation(authorizer),
         **(
             {"in_flight": in_flight(max_reading, max_mutating, observer)}
@@ -159,9 +166,11 @@ def application(
         if request_log.is_on():
             send = request_log.logging_sender(request, send, clock, started)
         request.audit_id = audit_id_of(request, new_audit_id)
+        request.received = started
         request.record = parts = record.begin()
         request.tracer = tracer
         request.allotted = asyncio.Timeout(None)
+        done: _Done = None
         try:
             done = await _in_time(request, send, _exchange(handler, observer, turns, request, send))
         finally:
@@ -169,10 +178,12 @@ def application(
             # Emptied, because the callbacks refer to the request: in a circle it would wait for the collector.
             while request.on_end:
                 request.on_end.pop()()
+            if request.audit is not None:
+                await request.audit.ended(0 if done is None else done[0])
         if done is None:
             return
         seconds = record.now() - parts.started
-        if seconds >= SLOW_SECONDS and not _is_long_running(request):
+        if seconds >= SLOW_SECONDS and not is_long_running(request):
             log_slow(request, parts, done[0], seconds)
         if tracer is not None:
             trace(tracer, request, parts, done[0])
@@ -197,6 +208,9 @@ async def _in_time(request: Request, send: Send, exchange: Awaitable[_Done]) -> 
             log.info("response broken off at its timeout: %s %s audit-id=%s", request.method, request.path, request.audit_id)
             return 504, 0
     late = errors.timeout("request did not complete within the allotted timeout")
+    if request.audit is not None:
+        request.audit.failed(late)
+        await request.audit.ended(late.code)
     # As upstream, whose timeout filter does not negotiate: JSON without kind and apiVersion and the content type that Go detects.
     complete = late.status()
     status = {name: complete[name] for name in ("metadata", "status", "message", "reason")}
@@ -224,11 +238,19 @@ async def _exchange(handler: Handler, observer: Observer, turns: Turns, request:
         finally:
             observer.long_running(request, -1)
         return response.status, 0
+    look = None
+    if request.audit is not None:
+        if isinstance(response.body, bytes):
+            await request.audit.answered(response.status, response.content_type, response.body)
+        else:
+            response.body.pieces, look = request.audit.keeping(response.content_type, response.body.pieces)
     started = record.now()
     try:
         sent = await _send_whole(request, response, send, turns)
         if request.record is not None:
             request.record.note("Response", started)
+        if look is not None:
+            await look()
         return response.status, sent
     except Exception as error:
         if request.begun:
@@ -252,7 +274,10 @@ async def _outcome(handler: Handler, request: Request) -> AnyResponse:
     try:
         return await handler(request)
     except Exception as error:
-        return _failed(request, error)
+        response = _failed(request, error)
+        if request.audit is not None and not isinstance(_only_failure(error), StatusError):
+            await request.audit.panicked(error)
+        return response
 
 
 def _failed(request: Request, error: Exception) -> Response:
@@ -279,6 +304,8 @@ def status_response(request: Request, error: StatusError) -> Response:
     except StatusError:
         media = MediaType(pretty=True)
     request.failure = (error.reason, error.message)
+    if request.audit is not None:
+        request.audit.failed(error)
     body, content_type = media.encode(error.status())
     headers = [(b"retry-after", b"%d" % error.retry_after)] if error.retry_after else []
     return Response(error.code, body, content_type, headers)
@@ -428,6 +455,8 @@ async def _send_stream(request: Request, response: StreamResponse, send: Send) -
     try:
         headers = headers_of(request, response.content_type, response.headers)
         request.begun = True
+        if request.audit is not None:
+            await request.audit.started(response.status)
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         # Some ASGI servers send the head only with the first body message, and clients wait for the head of a watch.
         await send({"type": "http.response.body", "body": b"", "more_body": request.method != "HEAD"})
@@ -499,6 +528,10 @@ def _with_headers(request: Request, send: Send) -> Send:
     async def sender(message: Message) -> None:
         if message["type"] == "http.response.start":
             request.begun = True
+            if request.audit is not None:
+                status = message["status"]
+                assert isinstance(status, int)
+                await request.audit.started(status)
             theirs = message.get("headers") or []
             assert isinstance(theirs, list)
             message = {**message, "headers": headers_of(request, b"", theirs)}
@@ -526,7 +559,7 @@ def _passing(next_handler: Handler) -> Handler:
     return next_handler
 
 
-def deadline(seconds: float) -> Filter:
+def deadline(seconds: float, auditor: Auditor | None = None) -> Filter:
     """Limits the time of requests that are not long-running to `seconds`, or to the client's ?timeout= if that is shorter.
 
     As upstream, the time includes the sending of the response. What is answered at once never reaches it.
@@ -535,8 +568,13 @@ def deadline(seconds: float) -> Filter:
 
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
-            if not _is_long_running(request):
-                deadlines.begin(request, _limit(request, seconds))
+            if not is_long_running(request):
+                try:
+                    deadlines.begin(request, _limit(request, seconds))
+                except StatusError:
+                    if auditor is not None:
+                        auditor.refused(request)
+                    raise
             return await next_handler(request)
 
         return handler
@@ -544,7 +582,7 @@ def deadline(seconds: float) -> Filter:
     return Shortened(wrap, _passing)
 
 
-def _is_long_running(request: Request) -> bool:
+def is_long_running(request: Request) -> bool:
     """As kube-apiserver decides it, which cuts all other requests that it passes on to an aggregated server after a minute."""
     return request.info.verb in _LONG_RUNNING_VERBS or request.info.subresource in LONG_RUNNING_SUBRESOURCES
 
@@ -560,7 +598,9 @@ def _limit(request: Request, maximum: float) -> float:
     return min(wanted, maximum) if wanted > 0 else maximum
 
 
-def authentication(authenticator: Authenticator, clock: Callable[[], float], observer: Observer) -> Filter:
+def authentication(
+    authenticator: Authenticator, clock: Callable[[], float], observer: Observer, auditor: Auditor | None = None
+) -> Filter:
     """Sets the user and removes the identity headers. If authentication fails, the connection is closed after the response.
 
     It is also closed after an anonymous request over HTTP/2, where one connection can do much harm. That is upstream's
@@ -584,6 +624,8 @@ def authentication(authenticator: Authenticator, clock: Callable[[], float], obs
                 request.authentication = ("failure" if error.code == 401 else "error", record.now() - started)
                 _authenticated(request, observer, started)
                 request.last_of_connection = True
+                if auditor is not None:
+                    auditor.refused(request)
                 return status_response(request, error)
             request.user, request.headers = outcome.user, outcome.headers
             request.authentication = ("success", record.now() - started)
@@ -622,9 +664,12 @@ def impersonation(authorizer: Authorizer) -> Filter:
             else:
                 return await next_handler(request)
             try:
-                request.user, request.headers = await impersonate(request.headers, request.user, authorizer)
+                user, request.headers = await impersonate(request.headers, request.user, authorizer)
             except StatusError as error:
                 return _refusal(request, error)
+            if request.audit is not None and user is not request.user:
+                request.audit.record.impersonated = user.to_json()
+            request.user = user
             return await next_handler(request)
 
         return handler
@@ -653,7 +698,7 @@ def in_flight(reading: int, mutating: int, observer: Observer) -> Filter:
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
             verb = request.info.verb
-            if _is_long_running(request):
+            if is_long_running(request):
                 return await next_handler(request)
             kind = "mutating" if verb in _MUTATING_VERBS else "readOnly"
             if (refused := refusal(kind, request)) is not None:
@@ -684,7 +729,7 @@ def in_turn(flow_control: FlowControl, observer: Observer) -> Filter:
         counts[kind] += change
         observer.in_flight(kind, counts[kind])
 
-    return flow_control.filter(_is_long_running, count)
+    return flow_control.filter(is_long_running, count)
 
 
 def authorization(authorizer: Authorizer, observer: Observer) -> Filter:
@@ -693,12 +738,21 @@ def authorization(authorizer: Authorizer, observer: Observer) -> Filter:
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
             started = record.now()
+            attributes = access.attributes_of(request.info, request.user)
             try:
-                await access.require(authorizer, access.attributes_of(request.info, request.user))
+                decision = await authorizer.authorize(attributes)
             except StatusError as error:
+                if request.audit is not None:
+                    request.audit.undecided()
                 request.authorization = ("denied" if error.code == 403 else "error", record.now() - started)
                 _authorized(request, observer, started)
                 return _refusal(request, error)
+            if request.audit is not None:
+                request.audit.decided(decision.reason, allowed=decision.allowed)
+            if not decision.allowed:
+                request.authorization = ("denied", record.now() - started)
+                _authorized(request, observer, started)
+                return _refusal(request, forbidden(attributes, decision.reason))
             request.authorizer = authorizer
             request.authorization = ("allowed", record.now() - started)
             _authorized(request, observer, started)

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from aggserver.endpoints import compression, filters, request_log
 from aggserver.endpoints import request_info as info_module
+from aggserver.endpoints.auditing import Auditor
 from aggserver.endpoints.filters import Observer
 from aggserver.endpoints.request import Filter, Handler, Message, Request, Response, Scope
 from aggserver.meta.errors import StatusError
@@ -67,7 +68,8 @@ class Lane:
     """The lane of one server. handler, chained, observer, new_audit_id: as of `filters.application`.
 
     is_stored: whether the objects of a (group, version, resource) are in the server's own storage, so that reading one is a
-    look-up that may be begun twice. Those of others are asked for over a network, or from code of an App.
+    look-up that may be begun twice. Those of others are asked for over a network, or from code of an App. auditor: None without
+    an audit policy.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Lane:
         observer: Observer,
         new_audit_id: Callable[[], str],
         is_stored: Callable[[str, str, str], bool],
+        auditor: Auditor | None = None,
     ) -> None:
         for wrap in reversed(list(chained.values())):
             handler = getattr(wrap, "at_once", wrap)(handler)
@@ -84,6 +87,7 @@ class Lane:
         self._observer = observer
         self._new_audit_id = new_audit_id
         self._is_stored = is_stored
+        self._auditor = auditor
 
     def __call__(self, scope: Scope, room: int) -> LaneAnswer | None:
         """The answer to a request; None if it is to be made by the application. scope: ASGI's, without a body. room: bytes that
@@ -105,10 +109,13 @@ class Lane:
         started = clock()
         request.info = info
         request.audit_id = filters.audit_id_of(request, self._new_audit_id)
+        request.received = started
         response = _at_once(self._handler, request)
         if response is None or not isinstance(response.body, bytes) or len(response.body) > min(room, compression.MIN_BYTES):
             return None
         body = response.body
+        if self._auditor is not None:
+            self._auditor.answered_at_once(request, response)
         headers = filters.headers_of(request, response.content_type, response.headers, len(body))
         if request.flow is not None:
             request.flow.counts.at_once += 1

@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl
 from aggserver.authentication.user import ANONYMOUS, UserInfo
 from aggserver.authentication.x509 import PeerCertificate
 from aggserver.authorization.delegating import Authorizer
+from aggserver.endpoints.audited import Audit
 from aggserver.endpoints.field_manager import manager_of
 from aggserver.endpoints.flow_control.levels import Flow
 from aggserver.endpoints.request_info import RequestInfo
@@ -118,6 +119,7 @@ class Request:
         "_query_all",
         "added_headers",
         "allotted",
+        "audit",
         "audit_id",
         "authentication",
         "authorization",
@@ -137,6 +139,7 @@ class Request:
         "peer",
         "query_string",
         "receive",
+        "received",
         "record",
         "scope",
         "tracer",
@@ -159,6 +162,8 @@ class Request:
         self._body: bytes | None = None
         # Set by the filters:
         self.audit_id: str = ""
+        self.audit: Audit | None = None  # what is recorded of the request, None if nothing is
+        self.received = 0.0  # when the head of the request has arrived, by the event loop's clock
         self.info: RequestInfo
         self.user: UserInfo = ANONYMOUS
         self.authorizer: Authorizer  # for handlers that need a second permission

@@ -56,6 +56,7 @@ def check(options: Options) -> None:
     _check_names(options)
     _check_serving(options)
     _check_plugins(options)
+    _check_audit(options)
     _check_modes(options.authorization_mode)
     _check_issuers(options)
     _check_controllers(options)
@@ -160,6 +161,30 @@ def _check_plugins(options: Options) -> None:
                 raise OptionsError(f"{flag} plugin {quote(name)} is unknown; known are {', '.join(ADMISSION_PLUGINS)}")
     if both := sorted(set(enabled) & set(disabled)):
         raise OptionsError(f"[{' '.join(both)}] in enable-admission-plugins and disable-admission-plugins overlapped")
+
+
+def _check_audit(options: Options) -> None:
+    """Check the backends of the audit that are used. Raises OptionsError with upstream's texts."""
+    for plugin, used in (("log", options.audit_log_path), ("webhook", options.audit_webhook_config_file)):
+        if not used:
+            continue
+
+        def value(name: str, of: str = plugin) -> float:
+            found: float = getattr(options, f"audit_{of}_{name}")
+            return found
+
+        sizes = [("buffer size", value("batch_buffer_size")), ("max batch size", value("batch_max_size"))]
+        if value("batch_throttle_enable"):
+            sizes += [("throttle QPS", value("batch_throttle_qps")), ("throttle burst", value("batch_throttle_burst"))]
+        for name, size in sizes if getattr(options, f"audit_{plugin}_mode") == "batch" else ():
+            if size <= 0:
+                raise OptionsError(f"invalid audit batch {plugin} {name} {size:g}, must be a positive number")
+        batch, event = value("truncate_max_batch_size"), value("truncate_max_event_size")
+        if event <= 0:
+            raise OptionsError(f"invalid audit truncate {plugin} max event size {event:g}, must be a positive number")
+        if batch < event:
+            why = f"must be greater than max event size ({event:d})"
+            raise OptionsError(f"invalid audit truncate {plugin} max batch size {batch:d}, {why}")
 
 
 def _check_modes(modes: tuple[str, ...]) -> None:

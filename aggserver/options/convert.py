@@ -34,6 +34,7 @@ __all__ = [
     "path",
     "port",
     "positive",
+    "rate",
     "seconds",
     "selector",
     "services",
@@ -81,6 +82,12 @@ def positive(value: Any) -> int:
     if isinstance(value, bool) or not re.fullmatch(r"[1-9]\d{0,14}", str(value)):
         raise ValueError("must be a whole number, 1 or more")
     return int(value)
+
+
+def rate(value: Any) -> float:
+    if isinstance(value, bool) or not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", str(value)):
+        raise ValueError("must be a number, 0 or more")
+    return float(value)
 
 
 def port(value: Any) -> int:

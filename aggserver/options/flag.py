@@ -15,6 +15,7 @@ from aggserver.options.commands import SERVE
 __all__ = [
     "ADMISSION",
     "ADOPTION",
+    "AUDIT",
     "AUTHENTICATION",
     "AUTHORIZATION",
     "CLUSTER",
@@ -36,7 +37,7 @@ PREFIX = "AGGSERVER_"
 # The headings of flags in the help, and in the reference of flags.
 SERVING, STORAGE, TLS, CLUSTER, ADOPTION = "serving", "storage", "TLS", "cluster", "adoption"
 AUTHENTICATION, AUTHORIZATION, ADMISSION = "authentication", "authorization", "admission"
-CONTROLLERS, LIMITS, DEBUGGING = "controllers", "limits", "logging and debugging"
+CONTROLLERS, LIMITS, AUDIT, DEBUGGING = "controllers", "limits", "audit", "logging and debugging"
 RULES, CONVERSION = "validation rules", "conversion"
 
 

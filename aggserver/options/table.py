@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from aggserver.options.access import AccessOptions
 from aggserver.options.admission import AdmissionOptions
+from aggserver.options.audit import AuditOptions
 from aggserver.options.cluster import ClusterOptions
 from aggserver.options.controllers import ControllerOptions
 from aggserver.options.debugging import DebuggingOptions
@@ -36,6 +37,7 @@ _TOPICS = (
     AdmissionOptions,
     ControllerOptions,
     LimitOptions,
+    AuditOptions,
     DebuggingOptions,
     ToolOptions,
 )
@@ -50,6 +52,7 @@ class Options(
     AdmissionOptions,
     ControllerOptions,
     LimitOptions,
+    AuditOptions,
     DebuggingOptions,
     ToolOptions,
 ):

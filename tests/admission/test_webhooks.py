@@ -261,6 +261,17 @@ async def test_validate(case: str) -> None:
     assert (raised.value.code, text in raised.value.message) == (code, True), raised.value.message
 
 
+async def test_a_patch_is_told_where_objects_are_audited() -> None:
+    key = "patch.webhook.admission.k8s.io/round_0_index_0"
+    for audits in (False, True):
+        world, found = World(webhook("addLabel")), attributes(audits_objects=audits)
+        await world.chain.bind(found).mutate(pod(), pod())
+        assert (key in found.audit_annotations) is audits
+    told = json.loads(found.audit_annotations[key])
+    assert list(told) == ["configuration", "webhook", "patch", "patchType"]
+    assert (told["webhook"], told["patchType"], list(told["patch"][0])) == ("addLabel", "JSONPatch", ["op", "path", "value"])
+
+
 @pytest.mark.parametrize("case", NON_MUTATING)
 async def test_admit_without_patches(case: str) -> None:
     """Upstream runs the same cases with the mutating plugin."""

@@ -430,3 +430,14 @@ class TestKubeconfig:
             (tmp_path / "config").write_text(content)
         with pytest.raises(ConfigurationError, match=text):
             await connect(str(tmp_path / "config"), "aggserver/test")
+
+
+async def test_post_sends_to_the_very_url_and_ignores_the_answer() -> None:
+    async with serving() as server, talking(FakeSource(ClientCredentials(f"{server.url}/events", None, "Bearer t"))) as client:
+        server.answers = [(200, [b"no ", b"JSON"])]
+        await client.post(b'{"a": 1}', 30.0)
+        assert (server.seen, server.bodies) == ([("POST", "/events?timeout=30s", "Bearer t")], [b'{"a": 1}'])
+        assert server.content_types == ["application/json"]
+        server.answers = [(500, {"kind": "Status", "message": "broken"})]
+        with pytest.raises(ClusterError, match="broken"):
+            await client.post(b"{}", 30.0)

@@ -26,6 +26,7 @@ from aggserver.authorization.standalone import ResolvedRules as UserRules
 from aggserver.authorization.standalone import StandaloneAuthorizer
 from aggserver.controllers.garbage.collector import GarbageCollector
 from aggserver.controllers.namespaces.controller import NamespaceController
+from aggserver.endpoints.auditing import Auditor
 from aggserver.endpoints.lane import Lane
 from aggserver.endpoints.request import AnyResponse, Request
 from aggserver.endpoints.served import Served
@@ -133,6 +134,7 @@ class LocalServer:
         without: str = "",
         mutating_plugins: Sequence[Mutating] = (),
         validating_plugins: Sequence[Validating] = (),
+        auditor: Auditor | None = None,
     ) -> None:
         uids = itertools.count(1)
         self.storage = storage or MemoryStorage()
@@ -174,12 +176,12 @@ class LocalServer:
             max_requests_inflight=reading,
             max_mutating_requests_inflight=mutating,
         )
-        chain = self.engine.chain(cast(Authenticator, ByPeer()), self.rules, options)
+        chain = self.engine.chain(cast(Authenticator, ByPeer()), self.rules, options, auditor=auditor)
         self.filters = tuple(chain)
         chain.pop(without, None)
         uncounted = Lane(self._handle, chain, Uncounted(), lambda: "audit-1", self.engine.is_stored)
         self.app = Compared(self.engine.application(chain), uncounted)
-        self.lane = self.engine.lane(chain, options)
+        self.lane = self.engine.lane(chain, options, auditor)
         self._tasks: list[asyncio.Task[None]] = []
 
     def _install(self) -> None:

@@ -20,6 +20,7 @@ def bound(scope: ResourceScope, request: Request, operation: str, options: Mappi
 
     options: as the client sent them.
     """
+    record = None if request.audit is None else request.audit.record
     attributes = Attributes(
         operation=operation,
         user=request.user,
@@ -32,8 +33,10 @@ def bound(scope: ResourceScope, request: Request, operation: str, options: Mappi
         dry_run=dry_run,
         options=options,
         warnings=request.warnings,
+        audit_annotations={} if record is None else record.annotations,
         objects=scope.admitted,
         origin=request,
+        audits_objects=record is not None and record.wants_request,
     )
     return scope.admission.bind(attributes)
 

@@ -8,6 +8,7 @@ pkg/apis/meta/v1/unstructured/helpers.go, v0.36.3.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar
@@ -25,6 +26,7 @@ from aggserver.scheme.types import Type, lookup
 from aggserver.workers import OBJECTS, Workers
 
 __all__ = [
+    "aside",
     "read_configuration",
     "read_delete_body",
     "read_object",
@@ -87,7 +89,19 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
         request.warnings.extend(warning_texts(texts))
     if not scope.typed:
         _check_version(scope, obj)
+    if request.audit is not None:
+        await aside(body, request.audit.record.object, obj)
     return obj
+
+
+async def aside(body: bytes, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function that works on the body or the decoded value for the audit: in a thread if the body is long.
+
+    Not by `OBJECTS`, which may refuse, and what is recorded of a request must not refuse it.
+    """
+    if len(body) <= _LONG:
+        return function(*args, **kwargs)
+    return await asyncio.to_thread(function, *args, **kwargs)
 
 
 async def _aside(request: Request, body: bytes, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -171,6 +185,9 @@ async def read_delete_body(request: Request) -> Any:
         raise errors.bad_request(NO_TYPE_META + str(error)) from None
     if options is not None and (why := type_meta_error(options)):
         raise errors.bad_request(why)
+    if request.audit is not None and isinstance(options, dict):
+        # Upstream tells its internal version, whatever the client has sent.
+        request.audit.record.object({**options, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/__internal"})
     return options
 
 

@@ -61,6 +61,8 @@ async def patch(scope: ResourceScope, resource: Updater, context: Context, reque
     applies = content_type == APPLY_PATCH
     write = options.write_options("PatchOptions", request.query_all, request.header(b"user-agent"), applies=applies)
     admission = attributes.bound(scope, request, UPDATE, options.given(request.query_all), dry_run=write.dry_run)
+    if request.audit is not None and not applies:
+        await body.aside(given, request.audit.record.patch, given)
     if applies:
         return await _apply(scope, context, request, media, write, admission)
     of = lookup(scope.type_name) if content_type == STRATEGIC_PATCH else None
@@ -99,6 +101,8 @@ async def _apply(
     if not isinstance(resource, Applier):  # a resource that is not stored, or only as a part of another object
         raise negotiation.unsupported_media_type(PATCH_TYPES[:-1])
     configuration = await body.read_configuration(request, write.field_validation)
+    if request.audit is not None:
+        await body.aside(configuration.encoded, request.audit.record.patch, configuration.encoded)
     authorized = attributes.allowed_to_create(admission, request)
     written = await resource.apply(WriteRequest(context, write, authorized), request.info.name, configuration)
     return reply.object_reply(scope, request, media, written.object, 201 if written.created else 200)
