@@ -44,6 +44,7 @@ def test_there_is_something_to_look_at() -> None:
         "Adoption",
         "Full lists",
         "Selectors",
+        "Fairness",
     }
     assert {row.section for row in rows()} == measured
 
@@ -65,6 +66,8 @@ def shortfalls() -> Iterator[tuple[str, str]]:
             factors = [row.cells[row.head.index("factor")]]
         elif row.section == "Growth" and row.cells[1] == "aggserver":
             factors = [cell for name, cell in zip(row.head, row.cells, strict=True) if name.startswith(("memory", "start"))]
+        elif row.section == "Fairness" and row.cells[1] == "aggserver":
+            factors = [row.cells[row.head.index("times")]]
         else:
             continue
         yield from ((row.cells[0].partition(",")[0], factor) for factor in factors if "**" not in factor)

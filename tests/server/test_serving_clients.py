@@ -138,7 +138,7 @@ async def test_idle_connections_are_closed():
 
 
 async def test_flood_of_resets(monkeypatch):
-    monkeypatch.setattr("aggserver.server.http2.connection.MAX_REQUESTS_PER_CONNECTION", 50)
+    monkeypatch.setattr("aggserver.server.http2.connection.REQUESTS_PER_STREAM", 0.05)
     async with Running() as running:
         client = await running.http2()
         for _ in range(100):
