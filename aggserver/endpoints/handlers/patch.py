@@ -72,7 +72,12 @@ async def patch(scope: ResourceScope, resource: Updater, context: Context, reque
             return function(*args, **kwargs)
         return await OBJECTS.run(context.user.name, max(len(given), size), function, *args, **kwargs)
 
-    apply, complaints, named = await work(0, _read, content_type, given, write, of)
+    try:
+        apply, complaints, named = await work(0, _read, content_type, given, write, of)
+    except errors.StatusError as error:
+        # Upstream reads a patch when it has the object: one that is not there is told first.
+        await resource.update(WriteRequest(context, write, admission), request.info.name, _refusing(error))
+        raise
     if named and not scope.subresource and (context.metadata_only or {"finalizers"} <= named <= _OF_FINALIZERS):
         write = write._replace(of_metadata=True)
     is_strict = write.field_validation == "Strict"
@@ -87,6 +92,13 @@ async def patch(scope: ResourceScope, resource: Updater, context: Context, reque
     transform: Transform = Sharing(patched) if apply.copies and not scope.typed else patched
     written = await resource.update(WriteRequest(context, write, admission), request.info.name, transform)
     return reply.object_reply(scope, request, media, written.object)
+
+
+def _refusing(error: errors.StatusError) -> Transform:
+    async def refuse(current: JSONObject) -> JSONObject:
+        raise error
+
+    return refuse
 
 
 async def _apply(

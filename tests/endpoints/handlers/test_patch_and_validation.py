@@ -395,3 +395,11 @@ async def test_complaints_about_a_patch_are_bounded(client: Client) -> None:
     given = [{"op": "test", "path": "/kind", "value": "CronTab", **{f"a{number}": 1 for number in range(5000)}}]
     answer = await json_patch(client, given, f"{ONE}?fieldValidation=Strict")
     assert (answer.status, answer.message.count("json patch unknown field")) == (422, 100)
+
+
+@pytest.mark.parametrize("text", [b"{", b"[]", b'{"spec": null}'])
+async def test_a_patch_of_what_is_not_there(client: Client, text: bytes) -> None:
+    """The object is looked for first, and the patch read then."""
+    kind = {"content-type": "application/merge-patch+json"}
+    answer = await client.request("PATCH", f"{CRONTABS_PATH}/none", text, headers=kind)
+    assert (answer.status, answer.json()["reason"]) == (404, "NotFound")
