@@ -36,9 +36,10 @@ def exercise(run: Callable[..., Any]) -> None:
     run("wait", "--for=condition=Established", "crd/crontabs.stable.example.com", KUBECTL_LIMIT)
     body = {"apiVersion": "stable.example.com/v1", "kind": "CronTab", "metadata": {"name": "measured"}}
     run("create", "-f", "-", input=json.dumps({**body, "spec": {"cronSpec": "* * * * */5", "image": "i"}}))
-    run("get", "crontabs", "--watch", "--request-timeout=1s", check=False)
-    run("get", "crontab", "measured")
-    run("delete", "crontab", "measured")
+    # With its group: other tests have kinds of the same name.
+    run("get", "crontabs.stable.example.com", "--watch", "--request-timeout=1s", check=False)
+    run("get", "crontabs.stable.example.com", "measured")
+    run("delete", "crontabs.stable.example.com", "measured")
 
 
 def test_what_both_have_is_the_same(control_plane: Cluster, kubectl: Kubectl) -> None:
