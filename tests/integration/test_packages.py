@@ -100,16 +100,28 @@ def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path]) ->
 def test_the_sdist_has_what_the_pages_and_the_makefile_name(built: tuple[Path, Path]) -> None:
     with tarfile.open(built[0]) as packed:
         names = {name.partition("/")[2] for name in packed.getnames()}
-    for name in ("Makefile", "Dockerfile", "constraints.txt", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", ".ci/run"):
+    for name in (
+        "Makefile",
+        "mkdocs.yml",
+        "Dockerfile",
+        "constraints.txt",
+        "SECURITY.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        ".ci/run",
+    ):
         assert name in names
     for folder in ("docs", "manifests", "tests", "requirements", ".github"):
         missing = {str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("*") if _is_source(path)} - names
         assert missing == set()
 
 
+_CACHES = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
+
+
 def _is_source(path: Path) -> bool:
     is_other_s = path.parent == ROOT / "tests" / "corpus" and path.suffix == ".xz"
-    return path.is_file() and "__pycache__" not in path.parts and not is_other_s
+    return path.is_file() and not _CACHES.intersection(path.parts) and not is_other_s
 
 
 def test_what_is_installed_serves(environment: Path, tmp_path: Path) -> None:
