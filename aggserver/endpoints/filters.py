@@ -399,7 +399,7 @@ async def _send_generated(
     """
     gone = asyncio.ensure_future(_disconnected(request))
     try:
-        async with contextlib.aclosing(turns.each(body.pieces(), gone.done)) as pieces:
+        async with contextlib.aclosing(turns.each(body.pieces(), gone.done, body.together)) as pieces:
             first: list[bytes] = []
             if body.size is not None and not compresses:
                 await _begin(request, response, body.size, send)

@@ -260,13 +260,14 @@ class Request:
 class LongBody:
     """A body that is generated while it is sent, so that a long list needs no memory for its body.
 
-    pieces: yields the body; each piece is generated when the iterator is advanced. size: of the whole body, in bytes, if its
-    pieces only have to be joined from bytes in memory. None if generating a piece takes about a millisecond; then each piece
-    waits for its turn (`endpoints/turns.py`). A body that is compressed while it is sent does so, too.
+    pieces: yields the body; each piece is generated when the iterator is advanced, in a turn (`endpoints/turns.py`), since that
+    takes up to a millisecond. size: of the whole body, in bytes; None if that is not known. together: so many pieces may be
+    generated in one turn while few responses wait for theirs.
     """
 
     size: int | None
     pieces: Callable[[], Iterable[bytes]]
+    together: int = 1
 
 
 @dataclass(slots=True)

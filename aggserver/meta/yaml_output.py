@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from datetime import date
-from functools import cmp_to_key, lru_cache
+from functools import cache, cmp_to_key, lru_cache
 from itertools import chain, takewhile
 from string import ascii_letters
 from typing import Any
@@ -47,9 +47,9 @@ _TIME = r"(?:2[0-3]|[01]?[0-9]):[0-5]?[0-9]:[0-5]?[0-9](?:[.,][0-9]+)?"
 _ZONE = r"(?:Z|[+-](?:[01][0-9]|2[0-4]):(?:[0-5][0-9]|60))"
 _TIMESTAMP = re.compile(rf"([0-9]{{4}})-([0-9]{{1,2}})-([0-9]{{1,2}})(?:[Tt]{_TIME}{_ZONE}| {_TIME})?")
 # Characters to escape: those that go-yaml treats as not printable (controls, the byte order mark, everything beyond the basic
-# plane), and two unusual line breaks, which go-yaml would not escape.
-_SPECIAL = re.compile(r"[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]")
-_ESCAPED = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]")
+# plane), and two unusual line breaks, which go-yaml would not escape. Compiled for the first text: that takes milliseconds.
+_special = cache(lambda: re.compile(r"[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]"))
+_escaped = cache(lambda: re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]"))
 _ESCAPES = dict(zip('\0\a\b\t\n\v\f\r\x1b"\\\x85\u2028\u2029', '0abtnvfre"\\NLP', strict=True))
 _LINE_BREAK = re.compile(r"[\n\r\x85\u2028\u2029]")
 _BEFORE_TEXT = re.compile(r"(?<=\n)(?!\n|\Z)")
@@ -199,7 +199,7 @@ def _formed(text: str) -> str:
     if text[:1] in _LETTERS and text.isascii() and text.isprintable() and text not in yaml_scalars.WORDS:
         # The fast path for most text.
         return _single(text) if text[-1] in ": " or ": " in text or " #" in text else text
-    if _SPECIAL.search(text) or _is_ambiguous(text):
+    if _special().search(text) or _is_ambiguous(text):
         return _double(text)
     if "\n" in text:
         # go-yaml writes no literal if a line ends with spaces.
@@ -237,7 +237,7 @@ def _single(text: str) -> str:
 
 
 def _double(text: str) -> str:
-    return f'"{_ESCAPED.sub(_escape, text)}"'
+    return f'"{_escaped().sub(_escape, text)}"'
 
 
 def _escape(found: re.Match[str]) -> str:

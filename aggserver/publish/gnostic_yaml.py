@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from aggserver.meta.golang import to_json
@@ -34,13 +35,14 @@ _TIME = re.compile(
 # A text needs quotes if it starts with one of these, or matches the pattern.
 _INDICATORS = frozenset("#,[]{}&*!|>'\"%@`")
 _NOT_PLAIN = re.compile(r"\A(?:---|\.\.\.|[-?:](?:[ \t]|\Z)|[ \n])|:(?:[ \t\n]|\Z)|[ \t\n]#|[ \n]\Z|\n")
-# Line breaks other than "\n", and characters that count as not printable, among them all beyond 16 bits.
-_SPECIAL = re.compile("[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd]|[\u2028\u2029]")
+# Line breaks other than "\n", and characters that count as not printable, among them all beyond 16 bits. Compiled for the
+# first text, since that takes milliseconds of a start.
+_special = cache(lambda: re.compile("[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd]|[\u2028\u2029]"))
 _ESCAPES = {
     "\0": "0", "\a": "a", "\b": "b", "\t": "t", "\n": "n", "\v": "v", "\f": "f", "\r": "r", "\x1b": "e",
     '"': '"', "\\": "\\", "\x85": "N", "\u2028": "L", "\u2029": "P",
 }  # fmt: skip
-_ESCAPED = re.compile(f'["\\\\\n]|{_SPECIAL.pattern}')
+_escaped = cache(lambda: re.compile(f'["\\\\\n]|{_special().pattern}'))
 
 
 def encode(value: Any) -> str:
@@ -82,7 +84,7 @@ def _scalar(value: Any, indent: int) -> str:
 
 
 def _text(text: str) -> str:
-    if _reads_as_another_type(text) or "\t" in text or _SPECIAL.search(text):
+    if _reads_as_another_type(text) or "\t" in text or _special().search(text):
         return _quoted(text)
     if text[0] in _INDICATORS or _NOT_PLAIN.search(text):
         return "'" + text.replace("'", "''") + "'"
@@ -111,7 +113,7 @@ def _is_time(text: str) -> bool:
 
 
 def _quoted(text: str) -> str:
-    return f'"{_ESCAPED.sub(_escape, text)}"'
+    return f'"{_escaped().sub(_escape, text)}"'
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -123,7 +125,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def _literal(text: str, indent: int) -> str:
-    if text.endswith(" ") or " \n" in text or _SPECIAL.search(text.replace("\t", "")):
+    if text.endswith(" ") or " \n" in text or _special().search(text.replace("\t", "")):
         return _quoted(text)
     hint = str(_INDENT) if text[0] in " \n" else ""
     chomp = "-" if not text.endswith("\n") else "+" if text == "\n" or text.endswith("\n\n") else ""

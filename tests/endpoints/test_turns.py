@@ -43,6 +43,21 @@ async def test_the_loop_goes_on_between_two_pieces(loop: CountedLoop) -> None:
     assert len({turn for _, turn in made}) == 15
 
 
+@pytest.mark.parametrize(("others", "turns_taken"), [(0, 2), (2, 2), (20, 3)])
+async def test_several_pieces_in_a_turn_while_few_wait(loop: CountedLoop, others: int, turns_taken: int) -> None:
+    made: Made = []
+    turns = Turns()
+
+    async def together() -> None:
+        async for _ in turns.each(pieces("a", 6, made, loop), lambda: False, 4):
+            pass
+
+    # The first turn is taken before the others come.
+    await asyncio.gather(together(), *(take(turns, pieces("b", 2, [], loop)) for _ in range(others)))
+    loop.stop()
+    assert len({turn for _, turn in made}) == turns_taken
+
+
 async def test_first_come_first_finished(loop: CountedLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns_module, "_SHORT", 0)
     made: Made = []
