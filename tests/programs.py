@@ -15,13 +15,17 @@ from tests.conformance import suite as conformance
 from tests.controlplane.binaries import BinariesError, obtain, obtain_program
 from tests.controlplane.toolchain import ToolchainError
 from tests.h2spec import suite as h2spec
+from tests.helm import program as helm
+from tests.kine import program as kine
 from tests.konnectivity import programs as konnectivity
 from tests.metrics_adapter import program as metrics_adapter
 from tests.operators import suite as operators
 from tests.operators.test_controller_runtime import AT_LEAST
 from tests.packages import PackagesError
 from tests.pyright import program as pyright
+from tests.rclone import program as rclone
 from tests.sample_apiserver import program as sample_apiserver
+from tests.workflows import actionlint
 
 Say = Callable[[str], None]
 Build = Callable[[Mapping[str, str], Say], object]
@@ -40,6 +44,10 @@ _BUILDS: tuple[Build, ...] = (
     konnectivity.build,
     sample_apiserver.build,
     metrics_adapter.build,
+    helm.build,
+    kine.build,
+    rclone.build,
+    actionlint.build,
     h2spec.build,
     pyright.build,
     conformance.build,
@@ -55,7 +63,6 @@ _FAILURES = (
     h2spec.SuiteError,
     konnectivity.ProgramsError,
     operators.SuiteError,
-    sample_apiserver.SampleError,
 )
 
 

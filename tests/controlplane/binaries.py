@@ -25,7 +25,17 @@ from pathlib import Path
 
 from tests.controlplane.toolchain import go_command, go_environment
 
-__all__ = ["Binaries", "BinariesError", "cache_folder", "kubernetes_version", "locked", "obtain", "obtain_program", "stamps"]
+__all__ = [
+    "Binaries",
+    "BinariesError",
+    "build_program",
+    "cache_folder",
+    "kubernetes_version",
+    "locked",
+    "obtain",
+    "obtain_program",
+    "stamps",
+]
 
 MODULE = Path(__file__).parent
 NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
@@ -105,6 +115,30 @@ def obtain_program(name: str, environ: Mapping[str, str], say: Callable[[str], N
                 _run([go, "build", "-v", "-o", str(built), f"./{name}"], go_environment(environ), say)
                 built.rename(program)
     return program
+
+
+def build_program(
+    name: str, module: Path, package: str, environ: Mapping[str, str], say: Callable[[str], None], *, cgo: bool = True
+) -> Path:
+    """A program by this name of a package that the go.mod in the folder `module` pins: built once for each content of that and of
+    the folder's Go files. Raises BinariesError, ToolchainError.
+
+    cgo: whether it may have parts in C, for which a C compiler is needed.
+    """
+    folder = cache_folder(environ, name, module, [path.read_bytes() for path in sorted(module.glob("*.go"))])
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder.with_name(f"{name}.lock"), say):
+        if not folder.is_dir():
+            say(f"building {name}: a minute or two, once")
+            with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent) as scratch:
+                output = Path(scratch, "bin")
+                command = [go_command(module / "go.mod", say), "build", "-ldflags=-s -w", "-o", f"{output}/{name}", package]
+                environment = go_environment(environ) | ({} if cgo else {"CGO_ENABLED": "0"})
+                done = subprocess.run(command, cwd=module, env=environment, capture_output=True, text=True, check=False)
+                if done.returncode:
+                    raise BinariesError(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")
+                output.rename(folder)
+    return folder / name
 
 
 def cache_folder(

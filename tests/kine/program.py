@@ -6,19 +6,16 @@ go.mod and go.sum pin it. It is built without cgo, with SQLite in Go, so that no
 from __future__ import annotations
 
 import signal
-import subprocess
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.controlplane.binaries import cache_folder, locked
+from tests.controlplane.binaries import build_program
 from tests.controlplane.processes import Guard, Process, end, free_ports
-from tests.controlplane.toolchain import go_command, go_environment
 from tests.waiting import HANG_SECONDS
 
-__all__ = ["RETAINED", "Kine", "KineError", "build"]
+__all__ = ["RETAINED", "Kine", "build"]
 
 MODULE = Path(__file__).parent
 PACKAGE = "github.com/k3s-io/kine"
@@ -27,30 +24,9 @@ PACKAGE = "github.com/k3s-io/kine"
 RETAINED = 10
 
 
-class KineError(RuntimeError):
-    """It can't be built; the text is what Go said."""
-
-
 def build(environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
-    """The program, built first if need be: two minutes. Raises KineError, ToolchainError."""
-    folder = cache_folder(environ, "kine", MODULE)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder.with_name("kine.lock"), say):
-        if not folder.is_dir():
-            _build(folder, environ, say)
-    return folder / "kine"
-
-
-def _build(folder: Path, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
-    say("building kine: two minutes, once")
-    with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent) as scratch:
-        output = Path(scratch, "bin")
-        command = [go_command(MODULE / "go.mod", say), "build", "-ldflags=-s -w", "-o", f"{output}/", PACKAGE]
-        environment = {**go_environment(environ), "CGO_ENABLED": "0"}
-        done = subprocess.run(command, cwd=MODULE, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise KineError(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")
-        output.rename(folder)
+    """The program, built first if need be: two minutes. Raises BinariesError, ToolchainError."""
+    return build_program("kine", MODULE, PACKAGE, environ, say, cgo=False)
 
 
 class Kine:

@@ -12,9 +12,10 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tests.controlplane.binaries import build_program
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.processes import free_ports
-from tests.sample_apiserver.program import GoServer, built
+from tests.sample_apiserver.program import GoServer
 
 __all__ = ["MetricsAdapter", "build"]
 
@@ -22,8 +23,8 @@ MODULE = Path(__file__).parent
 
 
 def build(environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
-    """The program, built first if need be. Raises SampleError, ToolchainError."""
-    return built("metrics-adapter", MODULE, ".", environ, say)
+    """The program, built first if need be. Raises BinariesError, ToolchainError."""
+    return build_program("metrics-adapter", MODULE, ".", environ, say)
 
 
 class MetricsAdapter(GoServer):

@@ -1,7 +1,7 @@
 """sample-apiserver, built once through the Go module proxy into the user's cache, as the control plane is; and run beside one.
 
 go.mod and go.sum pin it: the version of the control plane, whose modules Go then has compiled already (tests/controlplane).
-`built` and `GoServer` are what it has in common with other servers that are made with k8s.io/apiserver.
+`GoServer` is what it has in common with other servers that are made with k8s.io/apiserver.
 """
 
 from __future__ import annotations
@@ -9,54 +9,30 @@ from __future__ import annotations
 import os
 import ssl
 import subprocess
-import tempfile
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tests.controlplane.binaries import cache_folder, locked
+from tests.controlplane.binaries import build_program
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.processes import free_ports
-from tests.controlplane.toolchain import go_command, go_environment
 from tests.waiting import HANG_SECONDS, POLL_SECONDS
 
-__all__ = ["GoServer", "SampleApiserver", "SampleError", "build", "built"]
+__all__ = ["GoServer", "SampleApiserver", "SampleError", "build"]
 
 MODULE = Path(__file__).parent
 PACKAGE = "k8s.io/sample-apiserver"
 
 
 class SampleError(RuntimeError):
-    """A program can't be built or does not start; the text is what Go or the program said."""
+    """A program does not start; the text is what it said."""
 
 
 def build(environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
-    """The program, built first if need be: a minute after the control plane. Raises SampleError, ToolchainError."""
-    return built("sample-apiserver", MODULE, PACKAGE, environ, say)
-
-
-def built(name: str, module: Path, package: str, environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
-    """A program by this name of a package that the go.mod in the folder `module` pins. Raises SampleError, ToolchainError."""
-    folder = cache_folder(environ, name, module, [path.read_bytes() for path in sorted(module.glob("*.go"))])
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder.with_name(f"{name}.lock"), say):
-        if not folder.is_dir():
-            _build(folder, module, package, environ, say)
-    return folder / name
-
-
-def _build(folder: Path, module: Path, package: str, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
-    name = folder.name.rpartition("-")[0]
-    say(f"building {name}: a minute, once")
-    with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent) as scratch:
-        output = Path(scratch, "bin")
-        command = [go_command(module / "go.mod", say), "build", "-ldflags=-s -w", "-o", f"{output}/{name}", package]
-        done = subprocess.run(command, cwd=module, env=go_environment(environ), capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise SampleError(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")
-        output.rename(folder)
+    """The program, built first if need be: a minute after the control plane. Raises BinariesError, ToolchainError."""
+    return build_program("sample-apiserver", MODULE, PACKAGE, environ, say)
 
 
 class GoServer:
