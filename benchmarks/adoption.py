@@ -22,8 +22,8 @@ from typing import Any, Self
 from benchmarks.__main__ import CONNECTIONS, PAGE
 from benchmarks.client import Access, LoadError
 from benchmarks.processes import Usage, children, file_bytes, usage
-from benchmarks.report import BASELINE, MEASURED, Section, machine, number, table, with_figures, workload_row
-from benchmarks.run import Options, Say, keep, measure, progress
+from benchmarks.report import BASELINE, MEASURED, Section, machine, number, table, workload_row
+from benchmarks.run import Options, Say, keep, measure, progress, show
 from benchmarks.servers import KubeApiserver, Server, kubeconfig_access
 from benchmarks.workloads import OBJECTS, WORKLOADS, Workload
 from tests.controlplane.binaries import Binaries, BinariesError, obtain
@@ -134,9 +134,7 @@ def main(arguments: Sequence[str]) -> int:
     except (LoadError, ProcessError, BinariesError, ToolchainError, AssertionError) as error:
         print(f"no result: {error}", file=sys.stderr)
         return 1
-    print(adoption_document(report))
-    if options.write_docs:
-        PAGE.write_text(with_figures(PAGE.read_text(), ADOPTION_SECTION, adoption_document(report)))
+    show(adoption_document(report), PAGE, ADOPTION_SECTION, write=options.write_docs)
     return 1 if report["failed"] else 0
 
 

@@ -28,8 +28,8 @@ from aggserver.schema.decl_type import declare
 from benchmarks.__main__ import CONNECTIONS, PAGE
 from benchmarks.cel_report import PARTS, RULES, RULES_SECTION, TWENTY_RULES, cel_document
 from benchmarks.client import LoadError, build
-from benchmarks.report import BASELINE, MEASURED, with_figures
-from benchmarks.run import DEFINITION, Options, Say, conditions, keep, measure, progress, scratch_folder
+from benchmarks.report import BASELINE, MEASURED
+from benchmarks.run import DEFINITION, Options, Say, conditions, keep, measure, progress, scratch_folder, show
 from tests.controlplane.binaries import BinariesError
 from tests.controlplane.processes import ProcessError
 from tests.controlplane.toolchain import ToolchainError
@@ -68,9 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     except (LoadError, ProcessError, BinariesError, ToolchainError) as error:
         print(f"no result: {error}", file=sys.stderr)
         return 1
-    print(cel_document(report))
-    if options.write_docs:
-        PAGE.write_text(with_figures(PAGE.read_text(), RULES_SECTION, cel_document(report)))
+    show(cel_document(report), PAGE, RULES_SECTION, write=options.write_docs)
     return 1 if "create" in report and report["create"]["failed"] else 0
 
 

@@ -23,8 +23,8 @@ import yaml
 
 from benchmarks.__main__ import CONNECTIONS, PAGE
 from benchmarks.client import LoadError, build
-from benchmarks.report import BASELINE, MEASURED, Section, machine, number, table, with_figures, workload_row
-from benchmarks.run import DEFINITION, Options, Say, keep, measure, progress, scratch_folder
+from benchmarks.report import BASELINE, MEASURED, Section, machine, number, table, workload_row
+from benchmarks.run import DEFINITION, Options, Say, keep, measure, progress, scratch_folder, show
 from benchmarks.workloads import OBJECTS, Workload
 from tests.controlplane.binaries import BinariesError
 from tests.controlplane.processes import ProcessError
@@ -77,9 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     except (LoadError, ProcessError, BinariesError, ToolchainError) as error:
         print(f"no result: {error}", file=sys.stderr)
         return 1
-    print(conversion_document(report))
-    if options.write_docs:
-        PAGE.write_text(with_figures(PAGE.read_text(), CONVERSION_SECTION, conversion_document(report)))
+    show(conversion_document(report), PAGE, CONVERSION_SECTION, write=options.write_docs)
     return 1 if report["failed"] else 0
 
 

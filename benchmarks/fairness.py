@@ -9,20 +9,19 @@ docs/benchmarks.md.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.client import Access, LoadError, build, call, run_load
-from benchmarks.report import BASELINE, MEASURED, Section, machine, number, with_figures
-from benchmarks.run import COLLECTION, Say, conditions, define, progress, scratch_folder, settle
-from benchmarks.servers import REPOSITORY, Aggserver, KubeApiserver, Server
-from tests.controlplane.binaries import BinariesError, obtain
+from benchmarks.report import BASELINE, MEASURED, Section, machine, number
+from benchmarks.run import COLLECTION, Say, conditions, define, progress, scratch_folder, server_of, settle, show
+from benchmarks.servers import REPOSITORY, Server
+from tests.controlplane.binaries import BinariesError
 from tests.controlplane.processes import ProcessError
 from tests.controlplane.toolchain import ToolchainError
 
@@ -66,20 +65,14 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with scratch_folder() as folder:
             binary = build(folder, say)
-            makers: dict[str, Callable[[], Server]] = {
-                BASELINE: lambda: KubeApiserver(obtain(os.environ, say), folder / BASELINE),
-                MEASURED: lambda: Aggserver(folder / MEASURED),
-            }
             for name in [options.only] if options.only else [BASELINE, MEASURED]:
-                with makers[name]() as server:
+                with server_of(name, folder, say) as server:
                     found += _measure(server, binary, options, say)
     except (LoadError, ProcessError, BinariesError, ToolchainError, OSError) as error:
         print(f"no result: {error}", file=sys.stderr)
         return 1
     text = fairness_document(found, options.objects, options.connections, conditions())
-    print(text)
-    if options.write_docs:
-        PAGE.write_text(with_figures(PAGE.read_text(), SECTION, text))
+    show(text, PAGE, SECTION, write=options.write_docs)
     return 0
 
 

@@ -9,9 +9,8 @@ are. `--write-docs` writes the table into docs/benchmarks.md.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,11 @@ import yaml
 
 from aggserver.meta.json_types import JSONObject
 from benchmarks.client import LoadError, build, call, run_load
-from benchmarks.report import BASELINE, MEASURED, Section, machine, number, with_figures
+from benchmarks.report import BASELINE, MEASURED, Section, machine, number
 from benchmarks.resident import at_rest, sampled
-from benchmarks.run import COLLECTION, DEFINITION, Say, conditions, define, progress, scratch_folder
-from benchmarks.servers import REPOSITORY, Aggserver, KubeApiserver, Server
-from tests.controlplane.binaries import BinariesError, obtain
+from benchmarks.run import COLLECTION, DEFINITION, Say, conditions, define, progress, scratch_folder, server_of, show
+from benchmarks.servers import REPOSITORY, Server
+from tests.controlplane.binaries import BinariesError
 from tests.controlplane.processes import ProcessError
 from tests.controlplane.toolchain import ToolchainError
 
@@ -63,20 +62,14 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with scratch_folder() as folder:
             binary = build(folder, say)
-            makers: dict[str, Callable[[], Server]] = {
-                BASELINE: lambda: KubeApiserver(obtain(os.environ, say), folder / BASELINE),
-                MEASURED: lambda: Aggserver(folder / MEASURED),
-            }
             for name in [options.only] if options.only else [BASELINE, MEASURED]:
-                with makers[name]() as server:
+                with server_of(name, folder, say) as server:
                     found += _measure(server, binary, options, say)
     except (LoadError, ProcessError, BinariesError, ToolchainError, OSError) as error:
         print(f"no result: {error}", file=sys.stderr)
         return 1
     text = full_lists_document(found, options.objects, options.size, conditions())
-    print(text)
-    if options.write_docs:
-        PAGE.write_text(with_figures(PAGE.read_text(), SECTION, text))
+    show(text, PAGE, SECTION, write=options.write_docs)
     return 0
 
 

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 from benchmarks.client import LoadError, build, run_load
 from benchmarks.processes import thread_seconds
-from benchmarks.report import Section, machine, with_figures
-from benchmarks.run import Say, conditions, define, progress, scratch_folder
+from benchmarks.report import Section, machine
+from benchmarks.run import Say, conditions, define, progress, scratch_folder, show
 from benchmarks.servers import REPOSITORY, Aggserver
 from tests.controlplane.binaries import BinariesError
 from tests.controlplane.processes import ProcessError
@@ -151,9 +151,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"no result: {error}", file=sys.stderr)
         return 1
     text = layers_document(found, conditions())
-    print(text)
-    if options.write_docs:
-        PAGE.write_text(with_figures(PAGE.read_text(), SECTION, text))
+    show(text, PAGE, SECTION, write=options.write_docs)
     return 0
 
 

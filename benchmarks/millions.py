@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import http.client
 import json
-import os
 import ssl
 import sys
 import threading
@@ -22,18 +21,18 @@ import time
 import urllib.error
 import urllib.parse
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from aggserver.storage.sqlite import SQLiteStorage
 from benchmarks.client import Access, LoadError, build, call, run_load
-from benchmarks.report import BASELINE, MEASURED, Section, machine, number, with_figures
+from benchmarks.report import BASELINE, MEASURED, Section, machine, number
 from benchmarks.resident import at_rest, resident
-from benchmarks.run import COLLECTION, Say, conditions, define, progress, scratch_folder, settle
-from benchmarks.servers import REPOSITORY, Aggserver, KubeApiserver, Server
-from tests.controlplane.binaries import BinariesError, obtain
+from benchmarks.run import COLLECTION, Say, conditions, define, progress, scratch_folder, server_of, settle, show
+from benchmarks.servers import REPOSITORY, Server
+from tests.controlplane.binaries import BinariesError
 from tests.controlplane.processes import ProcessError
 from tests.controlplane.toolchain import ToolchainError
 
@@ -121,21 +120,14 @@ def main(arguments: Sequence[str]) -> int:
         print(f"no result: {error}", file=sys.stderr)
         return 1
     document = millions_document(columns, f"{machine(conditions())}, HTTP/2, SQLite.")
-    print(document)
-    if options.write_docs:
-        PAGE.write_text(with_figures(PAGE.read_text(), SECTION, document))
+    show(document, PAGE, SECTION, write=options.write_docs)
     return 0
 
 
 def _measure(folder: Path, name: str, objects: int, say: Say) -> Column:
     binary = build(folder, say)
-    makers: dict[str, Callable[[], Server]] = {
-        BASELINE: lambda: KubeApiserver(obtain(os.environ, say), folder / BASELINE),
-        MEASURED: lambda: Aggserver(folder / MEASURED),
-    }
-    make = makers[name]
     column = Column(name, objects)
-    with make() as server:
+    with server_of(name, folder, say) as server:
         define(server.access, [NAMESPACE])
         column.empty_memory = at_rest(server)
         if name == MEASURED:
@@ -146,7 +138,7 @@ def _measure(folder: Path, name: str, objects: int, say: Say) -> Column:
     if name == MEASURED:
         column.stored = asyncio.run(_fill(folder / MEASURED / "data" / "aggserver.db", objects))
     say(f"{name} has {objects:,} objects")
-    with make() as server:
+    with server_of(name, folder, say) as server:
         column.start_seconds = server.start_seconds
         say(f"ready after {server.start_seconds:.2f} s")
         for row in ROWS:

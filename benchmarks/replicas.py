@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 
 from benchmarks.client import Access, LoadError, build, call, run_load, wait_until_served
 from benchmarks.processes import thread_seconds
-from benchmarks.report import Section, machine, with_figures
-from benchmarks.run import COLLECTION, DEFINITION, Say, conditions, progress, scratch_folder
+from benchmarks.report import Section, machine
+from benchmarks.run import COLLECTION, DEFINITION, Say, conditions, progress, scratch_folder, show
 from benchmarks.servers import REPOSITORY, kubeconfig_access
 from tests.controlplane.binaries import BinariesError, obtain
 from tests.controlplane.plane import ControlPlane
@@ -119,9 +119,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"no result: {error}", file=sys.stderr)
         return 1
     text = replicas_document(costs, options.rounds, conditions())
-    print(text)
-    if options.write_docs:
-        PAGE.write_text(with_figures(PAGE.read_text(), SECTION, text))
+    show(text, PAGE, SECTION, write=options.write_docs)
     return 0
 
 

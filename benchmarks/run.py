@@ -26,7 +26,7 @@ from typing import Any
 import yaml
 
 from benchmarks.client import Access, LoadError, NotServedError, build, call, run_load, wait_until_served
-from benchmarks.report import BASELINE, ETCD, MEASURED, SQLITE, number
+from benchmarks.report import BASELINE, ETCD, MEASURED, SQLITE, Section, number, with_figures
 from benchmarks.servers import Aggserver, KubeApiserver, Server
 from benchmarks.workloads import NAMESPACES, SEEDED, Workload, in_running_order
 from tests.controlplane.binaries import kubernetes_version, obtain
@@ -43,7 +43,9 @@ __all__ = [
     "memory",
     "progress",
     "scratch_folder",
+    "server_of",
     "settle",
+    "show",
 ]
 
 Say = Callable[[str], None]
@@ -130,10 +132,22 @@ def scratch_folder() -> Iterator[Path]:
         yield Path(scratch)
 
 
+def server_of(name: str, folder: Path, say: Say) -> Server:
+    """A server that is not started yet, with a folder of its name for its data. kube-apiserver is built first if need be."""
+    return KubeApiserver(obtain(os.environ, say), folder / name) if name == BASELINE else Aggserver(folder / name)
+
+
+def show(text: str, page: Path, section: Section, *, write: bool) -> None:
+    """Print what was measured, and write it into its section of the page if that is wanted."""
+    print(text)
+    if write:
+        page.write_text(with_figures(page.read_text(), section, text))
+
+
 def _servers(options: Options, folder: Path, say: Say) -> list[Server]:
     servers: list[Server] = []
     if BASELINE in options.servers:
-        servers.append(KubeApiserver(obtain(os.environ, say), folder / BASELINE))
+        servers.append(server_of(BASELINE, folder, say))
     if MEASURED in options.servers:
         etcd = obtain(os.environ, say).etcd if options.storage == ETCD else None
         servers.append(Aggserver(folder / MEASURED, profile=options.profile, etcd=etcd))

@@ -10,19 +10,18 @@ unlike times, it does not depend on what else the machine does. `--write-docs` w
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks.client import LoadError, build, run_load
-from benchmarks.report import BASELINE, MEASURED, Section, machine, with_figures
-from benchmarks.run import Say, conditions, define, progress, scratch_folder, settle
-from benchmarks.servers import REPOSITORY, Aggserver, KubeApiserver, Server
-from tests.controlplane.binaries import BinariesError, obtain
+from benchmarks.report import BASELINE, MEASURED, Section, machine
+from benchmarks.run import Say, conditions, define, progress, scratch_folder, server_of, settle, show
+from benchmarks.servers import REPOSITORY, Server
+from tests.controlplane.binaries import BinariesError
 from tests.controlplane.processes import ProcessError
 from tests.controlplane.toolchain import ToolchainError
 
@@ -96,9 +95,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"no result: {error}", file=sys.stderr)
         return 1
     table = _table(figures, options.objects, options.rounds)
-    print(table)
-    if options.write_docs:
-        PAGE.write_text(with_figures(PAGE.read_text(), SECTION, table))
+    show(table, PAGE, SECTION, write=options.write_docs)
     return 0
 
 
@@ -107,15 +104,11 @@ Figures = Mapping[tuple[str, str], Sequence[Figure]]  # by server and title, one
 
 def _measure(folder: Path, objects: int, rounds: int, names: Sequence[str], say: Say) -> Figures:
     binary = build(folder, say)
-    makers: dict[str, Callable[[], Server]] = {
-        BASELINE: lambda: KubeApiserver(obtain(os.environ, say), folder / BASELINE),
-        MEASURED: lambda: Aggserver(folder / MEASURED),
-    }
     servers: list[Server] = []
     found: dict[tuple[str, str], list[Figure]] = {}
     try:
         for name in names:
-            server = makers[name]()
+            server = server_of(name, folder, say)
             server.__enter__()
             servers.append(server)
             define(server.access, [NAMESPACE])

@@ -22,9 +22,9 @@ from h2.connection import H2Connection
 from h2.events import DataReceived, ResponseReceived
 
 from benchmarks.client import Access, LoadError, build, call, run_load
-from benchmarks.report import Section, machine, number, with_figures
+from benchmarks.report import Section, machine, number
 from benchmarks.resident import at_rest
-from benchmarks.run import COLLECTION, Say, conditions, define, progress, scratch_folder, settle
+from benchmarks.run import COLLECTION, Say, conditions, define, progress, scratch_folder, settle, show
 from benchmarks.servers import REPOSITORY, Aggserver
 from tests.controlplane.processes import ProcessError
 from tests.controlplane.toolchain import ToolchainError
@@ -114,9 +114,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"no result: {error}", file=sys.stderr)
         return 1
     document = sizing_document(costs, f"{machine(conditions(), alone=True)}, HTTP/2, SQLite.")
-    print(document)
-    if options.write_docs:
-        PAGE.write_text(with_figures(PAGE.read_text(), SECTION, document))
+    show(document, PAGE, SECTION, write=options.write_docs)
     return 0
 
 

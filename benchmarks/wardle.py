@@ -25,8 +25,8 @@ from pathlib import Path
 
 from benchmarks.client import Access, LoadError, build, call, run_load, wait_until_served
 from benchmarks.processes import children, usage
-from benchmarks.report import Section, machine, with_figures
-from benchmarks.run import conditions
+from benchmarks.report import Section, machine
+from benchmarks.run import conditions, show
 from benchmarks.servers import REPOSITORY, kubeconfig_access
 from tests.controlplane.binaries import BinariesError, obtain
 from tests.controlplane.plane import ControlPlane
@@ -98,9 +98,7 @@ def main(arguments: list[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     table = _table(figures, options.rounds, options.objects)
-    print(table)
-    if options.write_docs:
-        PAGE.write_text(with_figures(PAGE.read_text(), SECTION, table))
+    show(table, PAGE, SECTION, write=options.write_docs)
     return 0
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import socket
 import ssl
 import sys
@@ -27,9 +26,9 @@ from h2.settings import SettingCodes
 from benchmarks.client import Access, LoadError, build, call, run_load
 from benchmarks.report import BASELINE, MEASURED
 from benchmarks.resident import at_rest, sampled
-from benchmarks.run import COLLECTION, Say, define, progress, scratch_folder
-from benchmarks.servers import Aggserver, KubeApiserver, Server
-from tests.controlplane.binaries import BinariesError, obtain
+from benchmarks.run import COLLECTION, Say, define, progress, scratch_folder, server_of
+from benchmarks.servers import Server
+from tests.controlplane.binaries import BinariesError
 from tests.controlplane.processes import ProcessError
 from tests.controlplane.toolchain import ToolchainError
 
@@ -82,12 +81,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with scratch_folder() as folder:
             binary = build(folder, say)
-            makers: dict[str, Callable[[], Server]] = {
-                BASELINE: lambda: KubeApiserver(obtain(os.environ, say), folder / BASELINE),
-                MEASURED: lambda: Aggserver(folder / MEASURED),
-            }
             for name in [options.only] if options.only else [BASELINE, MEASURED]:
-                with makers[name]() as server:
+                with server_of(name, folder, say) as server:
                     define(server.access, [NAMESPACE])
                     count = int(options.megabytes * 1e6 / options.size)
                     run_load(
