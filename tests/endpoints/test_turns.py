@@ -43,7 +43,7 @@ async def test_the_loop_goes_on_between_two_pieces(loop: CountedLoop) -> None:
     assert len({turn for _, turn in made}) == 15
 
 
-@pytest.mark.parametrize(("others", "turns_taken"), [(0, 2), (2, 2), (20, 3)])
+@pytest.mark.parametrize(("others", "turns_taken"), [(0, 2), (1, 2), (2, 3), (20, 3)])
 async def test_several_pieces_in_a_turn_while_few_wait(loop: CountedLoop, others: int, turns_taken: int) -> None:
     made: Made = []
     turns = Turns()
