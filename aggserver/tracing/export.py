@@ -39,8 +39,9 @@ class Exporter:
         attributes = {"service.name": "aggserver", "service.version": version, "service.instance.id": instance}
         self._resource = Resource(attributes)
         self._scope = InstrumentationScope("aggserver", version)
+        self._sender = OTLPSpanExporter(endpoint=endpoint, insecure=True, timeout=TIMEOUT_SECONDS)
         self._processor = BatchSpanProcessor(
-            OTLPSpanExporter(endpoint=endpoint, insecure=True, timeout=TIMEOUT_SECONDS),
+            self._sender,
             max_queue_size=QUEUE,
             schedule_delay_millis=DELAY_MS,
             max_export_batch_size=BATCH,
@@ -55,6 +56,9 @@ class Exporter:
         """Send what waits, for END_SECONDS at most."""
         closing = threading.Thread(target=self._processor.shutdown, name="tracing-close", daemon=True)
         closing.start()
+        closing.join(END_SECONDS)
+        # Ends the call that a hanging collector does not answer, and all attempts to repeat it.
+        self._sender.shutdown()
         closing.join(END_SECONDS)
 
     def _readable(self, span: Span) -> ReadableSpan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 
 from aggserver.tracing import export, record
 from aggserver.tracing.export import Exporter
@@ -30,7 +31,7 @@ def test_a_trace_arrives() -> None:
 
 
 def test_a_collector_that_hangs(monkeypatch) -> None:
-    monkeypatch.setattr(export, "END_SECONDS", 0.1)
+    monkeypatch.setattr(export, "END_SECONDS", 0.5)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -38,3 +39,4 @@ def test_a_collector_that_hangs(monkeypatch) -> None:
         span = Span("x", TRACE, SPAN, "", 1, 2)
         exporter.export([span] * (2 * export.QUEUE))
         exporter.close()
+    assert [thread.name for thread in threading.enumerate() if thread.name == "tracing-close"] == []
